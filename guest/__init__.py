@@ -1,1 +1,4 @@
-"""The User-Mode Linux guest and its image. This package imports no other package of the project."""
+"""The guest: a User-Mode Linux machine in which networks are emulated, and its disk image.
+
+This package imports no other package of the project.
+"""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from guest.commands import BuildError
+from guest.build import BuildError
 from guest.image import ensure_image
 
 
 def main() -> int:
-    """Run the command and return the exit status."""
+    """Build the guest's image if it is missing, print its paths, and return the exit status."""
     try:
         image = ensure_image()
     except BuildError as error:

@@ -1,4 +1,11 @@
-"""Start a guest and manage its processes and byte streams."""
+"""Start a guest, manage its processes and read its clock.
+
+A guest is the User-Mode Linux virtual machine in which a test network runs. `boot_guest` takes a
+disk image and starts the kernel as an ordinary process of the host, on one core. The returned
+`Guest` has the standard streams of the program that measures there (the worker), or of another
+command. It ends the guest on exit. `read_guest_clock` asks the guest's kernel for its time, which
+shows whether a guest stands still.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +16,8 @@ import os
 import shlex
 import shutil
 import signal
+import socket
+import struct
 import tempfile
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import PIPE
@@ -17,8 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from guest.image import Image
-from guest.processes import list_members, memory_of_group, tied_command
+from guest.image import GuestImage
+from guest.processes import PROC, build_tied_command, list_members, read_group_memory
+
+# --- Start and end of a guest ---
 
 SHARED_MEMORY = Path("/dev/shm")
 MOUNTS = Path("/proc/self/mountinfo")
@@ -40,23 +51,23 @@ _CLOCK_LINES: Mapping[Clock, tuple[str, ...]] = {
     "virtual": ("time-travel=inf-cpu", _NO_JITTER),
     "processor": ("time-travel=processor", _NO_JITTER),
 }
-_turn = itertools.count()
+_core_counter = itertools.count()
 
 
 class GuestError(Exception):
-    """An error that prevents the start of a guest. The text gives the reason and the remedy."""
+    """An error: a guest cannot be started. The text gives the reason and the remedy."""
 
 
 @dataclass(frozen=True)
-class Exit:
-    """The exit status of a guest's command, or the reason why it has none."""
+class ExitStatus:
+    """The exit status of the command that a guest ran, or the reason why it has none."""
 
     status: int | None
     reason: str | None
 
     @property
     def ok(self) -> bool:
-        """Return whether the command ran to its end and succeeded."""
+        """Return whether the guest's command ran to its end and succeeded."""
         return self.status == 0
 
 
@@ -77,10 +88,10 @@ class Guest:
         self._status_file = job_dir / "exit-status"
         self._home = home
         self._killed: str | None = None
-        self._exit: Exit | None = None
+        self._exit: ExitStatus | None = None
         self._waiter = asyncio.create_task(self._wait_and_clean_up())
 
-    async def wait(self) -> Exit:
+    async def wait(self) -> ExitStatus:
         """Wait until the guest has ended and all of its processes are gone."""
         return await asyncio.shield(self._waiter)
 
@@ -93,14 +104,14 @@ class Guest:
         self._send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue a guest that `suspend` has stopped."""
+        """Let a guest continue that `suspend` has stopped."""
         self._send_signal(signal.SIGCONT)
 
-    async def kill(self, reason: str = "killed") -> Exit:
-        """Kill all processes of the guest at once.
+    async def kill(self, reason: str = "killed") -> ExitStatus:
+        """Kill all processes of the guest at once, and return its exit status.
 
         Args:
-            reason: The reason to give in the guest's Exit.
+            reason: The reason to give in the exit status.
         """
         if self._process.returncode is None:
             self._killed = self._killed or reason
@@ -108,15 +119,15 @@ class Guest:
         return await self.wait()
 
     def memory_bytes(self) -> int:
-        """Return the bytes used by all processes of the guest, its own memory included.
+        """Return how many bytes all processes of the guest use, its own memory included.
 
         The result is 0 once the guest is gone. The call is expensive: it reads every process of the
         host.
         """
-        return memory_of_group(self.pid) if self._process.returncode is None else 0
+        return read_group_memory(self.pid) if self._process.returncode is None else 0
 
     def read_console(self, lines: int = CONSOLE_LINES) -> str:
-        """Return the last lines of the guest's console."""
+        """Return the last lines that the guest printed on its console."""
         with contextlib.suppress(OSError):
             text = (self._home / "console").read_text(errors="replace")
             return "\n".join(text.splitlines()[-lines:])
@@ -128,7 +139,7 @@ class Guest:
     async def __aexit__(self, *_: object) -> None:
         await self.kill("not needed any more")
 
-    async def _wait_and_clean_up(self) -> Exit:
+    async def _wait_and_clean_up(self) -> ExitStatus:
         code = await self._process.wait()
         # A guest that was killed inside its kernel leaves helper processes that no other process
         # ends.
@@ -139,14 +150,14 @@ class Guest:
         shutil.rmtree(self._home, ignore_errors=True)
         return self._read_exit(code, console)
 
-    def _read_exit(self, code: int, console: str) -> Exit:
+    def _read_exit(self, code: int, console: str) -> ExitStatus:
         with contextlib.suppress(OSError, ValueError):
-            return Exit(int(self._status_file.read_text()), None)
+            return ExitStatus(int(self._status_file.read_text()), None)
         if self._killed:
-            return Exit(None, self._killed)
+            return ExitStatus(None, self._killed)
         how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
         last = f"; its console ended: {console}" if console else ""
-        return Exit(None, f"the guest ended {how} before its command did{last}")
+        return ExitStatus(None, f"the guest ended {how} before its command did{last}")
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -159,7 +170,7 @@ class Guest:
 
 
 async def boot_guest(  # noqa: PLR0913 - circumstances with defaults, all by name
-    image: Image,
+    image: GuestImage,
     job_dir: Path,
     *,
     cpu: int | None = None,
@@ -192,22 +203,56 @@ async def boot_guest(  # noqa: PLR0913 - circumstances with defaults, all by nam
     Raises:
         GuestError: The guest cannot be started with these settings on this machine.
     """
+    require_settings(image, memory_mb, clock)
+    prepare_job(job_dir, command)
+    memory_dir = find_room_for_memory(memory_mb, scratch)
+    home = make_home(image, job_dir, console_log, scratch)
+    if clock != "real":
+        (job_dir / "image").unlink(missing_ok=True)
+        (job_dir / "image").symlink_to(image.root.parent.resolve())
+    return await start_kernel(image, _kernel_line(extra_tty), home, job_dir, memory_mb=memory_mb,
+                              memory_dir=memory_dir, cpu=cpu, clock=clock,
+                              descriptors=extra_tty or ())
+
+
+def require_settings(image: GuestImage, memory_mb: int, clock: Clock) -> None:
+    """Raise a GuestError if no guest of an image can have this memory or this clock."""
     if memory_mb < 64:
         raise GuestError(f"a guest needs 64 MB of memory or more, not {memory_mb}")
     if clock == "processor" and not image.processor_clock:
-        raise GuestError(f"clock processor: {lack_of_processor_clock(image)}; use another clock")
-    _prepare_job(job_dir, command)
-    memory_dir = _memory_dir(memory_mb, scratch)
-    home = _make_home(image, job_dir, console_log, scratch)
+        raise GuestError(
+            f"clock processor: {describe_missing_processor_clock(image)}; use another clock")
+
+
+async def start_kernel(  # noqa: PLR0913 - circumstances, most by name
+    image: GuestImage, options: Sequence[str], home: Path, job_dir: Path, *, memory_mb: int,
+    memory_dir: Path, cpu: int | None, clock: Clock, descriptors: Sequence[int] = ()
+) -> Guest:
+    """Start a guest's kernel in its working folder, which has a file or link `console`.
+
+    Args:
+        image: The image with the kernel.
+        options: The kernel's options, without those for memory, clock and lines. File names may not
+            contain blanks, commas or colons, because these have a meaning there.
+        home: The working folder. It is removed at the guest's end.
+        job_dir: Folder with the file `exit-status` that the guest may write.
+        memory_mb: The guest's memory in MB.
+        memory_dir: Folder of the file with the guest's memory.
+        cpu: The one core that the guest runs on. By default the cores are used in turn.
+        clock: How time passes in the guest.
+        descriptors: Further file descriptors that the kernel inherits.
+
+    Raises:
+        GuestError: The kernel cannot be started.
+    """
     core = cpu if cpu is not None else _next_core()
-    line = [*tied_command("KILL"), "taskset", "-c", str(core), str(image.kernel)]
-    line += _kernel_line(image, memory_mb, extra_tty)
-    if clock != "real":
-        line += _CLOCK_LINES[clock]
-        (job_dir / "image").unlink(missing_ok=True)
-        (job_dir / "image").symlink_to(image.root.parent.resolve())
+    line = [*build_tied_command("KILL"), "taskset", "-c", str(core), str(image.kernel),
+            *(["seccomp=on"] if image.seccomp else []), f"mem={memory_mb}M",
+            *("uml_dir=.", "umid=uml", "quiet"),
+            *("con=null", "con0=null,fd:2", "ssl=null", "ssl0=fd:0,null", "ssl1=null,fd:1"),
+            *options, *_CLOCK_LINES[clock]]
     try:
-        with open(console_log, "ab") as console:  # noqa: ASYNC230 - opened, never waited for
+        with open(home / "console", "ab") as console:  # noqa: ASYNC230 - opened, never waited for
             process = await asyncio.create_subprocess_exec(
                 *line,
                 stdin=PIPE,
@@ -218,7 +263,7 @@ async def boot_guest(  # noqa: PLR0913 - circumstances with defaults, all by nam
                 # A separate session, because the harness handles Ctrl-C itself. Killing the process
                 # group ends every helper process.
                 start_new_session=True,
-                pass_fds=extra_tty or (),
+                pass_fds=descriptors,
                 limit=LINE_LIMIT,
             )
     except OSError as error:
@@ -227,8 +272,8 @@ async def boot_guest(  # noqa: PLR0913 - circumstances with defaults, all by nam
     return Guest(process, job_dir, home)
 
 
-def lack_of_processor_clock(image: Image) -> str:
-    """Return why guests of this image cannot use the processor clock."""
+def describe_missing_processor_clock(image: GuestImage) -> str:
+    """Return why guests of an image cannot use the processor clock, "" if they can."""
     left_out = image.manifest.get("kernel", {}).get("patches_left_out")
     if left_out is None:
         return "the guest's kernel is from before it; ./qop provision builds one that has it"
@@ -238,24 +283,19 @@ def lack_of_processor_clock(image: Image) -> str:
     return f"{kernel}, to which {', '.join(left_out)} cannot be applied"
 
 
-def _kernel_line(image: Image, memory_mb: int, extra_tty: tuple[int, int] | None) -> list[str]:
+def _kernel_line(extra_tty: tuple[int, int] | None) -> list[str]:
     extra = f"fd:{extra_tty[0]},fd:{extra_tty[1]}" if extra_tty else "null"
     return [
-        *(["seccomp=on"] if image.seccomp else []),
-        f"mem={memory_mb}M",
-        # Relative names below the guest's folder: blanks, commas and colons have a meaning on the
-        # kernel command line. (hostfs does not accept relative names; its path leads through
-        # /proc.)
+        # Relative names below the guest's folder. (hostfs does not accept relative names; its path
+        # leads through /proc.)
         *("ubd0r=root", "root=/dev/ubda", "ro", "rootfstype=squashfs"),
-        *("init=/sbin/qop-init", "hostfs=/proc/self/cwd/host", "uml_dir=.", "umid=uml"),
-        *("con=null", "con0=null,fd:2", "ssl=null", "ssl0=fd:0,null", "ssl1=null,fd:1"),
-        f"ssl2={extra}",
-        *("quiet", "mac80211_hwsim.radios=0"),
+        *("init=/sbin/qop-init", "hostfs=/proc/self/cwd/host"),
+        *(f"ssl2={extra}", "mac80211_hwsim.radios=0"),
     ]
 
 
-def _prepare_job(job_dir: Path, command: Sequence[str] | None) -> None:
-    """Write the files that the guest's init reads, and remove those of an earlier guest."""
+def prepare_job(job_dir: Path, command: Sequence[str] | None) -> None:
+    """Write the files that the guest's init program reads, and remove those of an earlier guest."""
     (job_dir / "exit-status").unlink(missing_ok=True)
     (job_dir / "command").unlink(missing_ok=True)
     if command is not None:
@@ -264,8 +304,11 @@ def _prepare_job(job_dir: Path, command: Sequence[str] | None) -> None:
     shutil.copyfile(INIT, job_dir / "code/guest/init")
 
 
-def _make_home(image: Image, job_dir: Path, console_log: Path, scratch: Path) -> Path:
-    """Create the guest's working folder with links of simple names for its command line."""
+def make_home(image: GuestImage, job_dir: Path, console_log: Path, scratch: Path) -> Path:
+    """Create the working folder of a guest, with links to kernel and root file system.
+
+    The links have simple names, for the guest's command line.
+    """
     scratch.mkdir(parents=True, exist_ok=True)
     home = Path(tempfile.mkdtemp(prefix="guest-", dir=scratch))
     (home / "root").symlink_to(image.root.absolute())
@@ -274,13 +317,13 @@ def _make_home(image: Image, job_dir: Path, console_log: Path, scratch: Path) ->
     return home
 
 
-def _memory_dir(memory_mb: int, scratch: Path) -> Path:
+def find_room_for_memory(memory_mb: int, scratch: Path) -> Path:
     """Return the folder for the guest's memory file.
 
     A tmpfs is preferred. The folder `scratch` is used if no tmpfs has enough room.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    place = find_memory_folder(memory_mb) or (scratch if can_hold(scratch, memory_mb) else None)
+    place = find_memory_folder(memory_mb) or (scratch if has_room_for(scratch, memory_mb) else None)
     if place is None:
         raise GuestError(
             f"neither {SHARED_MEMORY} nor {scratch} can hold a guest's memory of {memory_mb} MB "
@@ -290,18 +333,18 @@ def _memory_dir(memory_mb: int, scratch: Path) -> Path:
 
 
 def find_memory_folder(memory_mb: int) -> Path | None:
-    """Return a tmpfs that can hold a guest's memory.
+    """Return a tmpfs folder that can hold a guest's memory, or None.
 
     The candidates are /dev/shm and the folder for temporary files. The /dev/shm of a container is
     small and mounted noexec. Its /tmp often is neither.
     """
     for place in (SHARED_MEMORY, Path(tempfile.gettempdir())):
-        if is_in_memory(place) and can_hold(place, memory_mb):
+        if is_in_memory(place) and has_room_for(place, memory_mb):
             return place
     return None
 
 
-def can_hold(folder: Path, memory_mb: int) -> bool:
+def has_room_for(folder: Path, memory_mb: int) -> bool:
     """Return whether a folder can hold a guest's memory file.
 
     The file system needs enough free space, write permission, and no noexec option.
@@ -326,4 +369,79 @@ def is_in_memory(folder: Path) -> bool:
 
 def _next_core() -> int:
     cores = sorted(os.sched_getaffinity(0))
-    return cores[next(_turn) % len(cores)]
+    return cores[next(_core_counter) % len(cores)]
+
+
+# --- Clock of a guest's kernel, through the User-Mode Linux management console ---
+# The kernel answers from an interrupt, so it also answers when no program in the guest makes
+# progress.
+
+# Format from arch/um/drivers/mconsole.h. A request is magic, version, length and text. An answer is
+# error, a flag for more data, length and text.
+_CONSOLE_MAGIC, _CONSOLE_VERSION, _CONSOLE_TEXT_BYTES = 0xCAFEBABE, 2, 512
+_CONSOLE_REQUEST, _CONSOLE_ANSWER = f"=III{_CONSOLE_TEXT_BYTES}s", "=III"
+_CONSOLE_COMMAND = b"clock"
+
+
+@dataclass(frozen=True)
+class GuestClock:
+    """The time of a guest's clock, and the program that the guest ran at that moment.
+
+    `at_s` is the guest's time in seconds.
+    """
+
+    at_s: float
+    program: str
+
+
+class GuestClockError(Exception):
+    """An error: a guest's kernel cannot report its clock.
+
+    The kernel is gone, or it is too old for the command.
+    """
+
+
+async def read_guest_clock(pid: int, timeout_s: float = 2.0) -> GuestClock | None:
+    """Ask a guest's kernel for the time of its clock.
+
+    Args:
+        pid: Process id of the guest's kernel.
+        timeout_s: Longest wait for the answer, in seconds.
+
+    Returns:
+        The clock, or None if there is no answer in time.
+
+    Raises:
+        GuestClockError: The kernel is gone or does not know the command.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.settimeout(0)
+        line.bind("")  # an abstract address chosen by Linux, for the answer
+        try:
+            # Through /proc, because the path of the guest's folder may exceed the length of a
+            # socket address.
+            line.sendto(struct.pack(_CONSOLE_REQUEST, _CONSOLE_MAGIC, _CONSOLE_VERSION,
+                                    len(_CONSOLE_COMMAND), _CONSOLE_COMMAND),
+                        f"{PROC}/{pid}/cwd/uml/mconsole")
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise GuestClockError(str(error)) from None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                answer = await asyncio.get_running_loop().sock_recv(line, _CONSOLE_TEXT_BYTES * 2)
+                return parse_console_answer(answer)
+    return None
+
+
+def parse_console_answer(answer: bytes) -> GuestClock:
+    """Parse the answer of a guest's kernel to a question for its clock.
+
+    Raises GuestClockError if the answer is an error.
+    """
+    error, _, length = struct.unpack_from(_CONSOLE_ANSWER, answer)
+    text = answer[struct.calcsize(_CONSOLE_ANSWER):][:length].rstrip(b"\0").decode(errors="replace")
+    at_ns, _, rest = text.partition(" ")
+    if error or not at_ns.isdigit():
+        raise GuestClockError(text)
+    return GuestClock(int(at_ns) / 1e9, rest.partition(" ")[2] or "?")

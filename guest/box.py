@@ -1,9 +1,14 @@
-"""Build a Vagrant box: the guest's packages and Ansible role on Debian's own kernel."""
+"""Build a Vagrant box (a virtual machine image) in which `./qop run --on host` works.
+
+This is for users of `./qop image box`, who measure on Debian's own kernel instead of User-Mode
+Linux. The box has the Debian packages of the test networks, installed by the same Ansible role, and
+Debian 12's kernel. `ensure_box` returns the file qop.box from the cache, or builds it first. `key`
+returns a hash of all inputs, so the box is built again only if they change.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -14,20 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from guest import root
-from guest.cache import Store, cache_root, code_of, key_of
-from guest.commands import BuildError, Commands
+from guest.build import BuildCommands, BuildError, BuildProgress
+from guest.cache import BuildStore, cache_root, hash_inputs, read_definitions
 from guest.debian import (
-    as_root_command,
-    clear_scratch,
+    build_mmdebstrap_command,
+    build_root_command,
     find_mirrors,
-    in_root_hook,
+    make_chroot_hook,
     make_hook,
-    make_scratch,
-    mmdebstrap_command,
     remove_build,
+    run_in_scratch,
 )
-from guest.image import Part, Progress, build_all
-from guest.progress import Track
+from guest.image import ImagePart, ProgressListener, build_all
 
 HERE = Path(__file__).parent / "vagrant"
 PROJECT = root.PROJECT
@@ -48,7 +51,7 @@ LOCKS = ("testbed", "harness")
 SET_UP = ("find_environment", "is_set_up", "make_environment", "set_up")
 # Names of this file whose source is part of the box's cache key.
 RECIPE = ("PACKAGES", "ENTRY", "LOCKS", "VARIABLES", "AIR", "PLAYBOOKS", "DISK_GIB", "build",
-          "_gather", "_hooks", "_pack")
+          "_gather_files", "_make_hooks", "_pack")
 VARIABLES = {"testbed_live": False, "testbed_boots": True, "testbed_wheels": "/qop/wheels",
              "air_module_live": False}
 # Code of the medium as a kernel module, and the role that builds the module.
@@ -58,24 +61,25 @@ EXPECTED_S = {"wheels": 20, "packages": 70, "provision": 90, "disk": 30, "compre
 
 
 def key() -> str:
-    """Return the cache key, a hash of everything that goes into the box."""
+    """Return a hash of all inputs of the Vagrant box, which changes if it must be built again."""
     inputs = root.read_files([PROJECT / "requirements/harness.lock", *HERE.rglob("*")])
     entry_point = (PROJECT / "qop").read_text()
     inputs |= root.read_files([PROJECT / "ansible/air_module.yml",
                                *(path for name in AIR for path in (PROJECT / name).rglob("*"))])
-    inputs["set up"] = repr((entry_packages(entry_point), setup_functions(entry_point))).encode()
-    return key_of({**inputs, "recipe": code_of(PROJECT / "guest/box.py", *RECIPE),
-                   "root": root.key().encode()})
+    inputs["set up"] = repr((parse_entry_packages(entry_point),
+                             parse_setup_functions(entry_point))).encode()
+    return hash_inputs({**inputs, "recipe": read_definitions(PROJECT / "guest/box.py", *RECIPE),
+                        "root": root.key().encode()})
 
 
-def ensure_box(progress: Progress | None = None, cache: Path | None = None) -> Path:
-    """Return the box file, built first if it is missing.
+def ensure_box(progress: ProgressListener | None = None, cache: Path | None = None) -> Path:
+    """Return the file of the Vagrant box, built if it is missing.
 
     A build takes minutes and needs the Debian archive and pip's index. `progress` is described in
     `guest.image.ensure_image`. Raises BuildError, whose text is meant for the user.
     """
     base = cache or cache_root()
-    part = Part("box", Store(base / "boxes", "box", remove_build), sys.modules[__name__])
+    part = ImagePart("box", BuildStore(base / "boxes", "box", remove_build), sys.modules[__name__])
     found = part.store.find_build(key())
     if found is None:
         missing = [name for name in TOOLS if shutil.which(name) is None]
@@ -89,16 +93,16 @@ def ensure_box(progress: Progress | None = None, cache: Path | None = None) -> P
     return found / NAME
 
 
-def entry_packages(entry_point: str) -> list[str]:
-    """Return the packages that ./qop installs, read from its text."""
+def parse_entry_packages(entry_point: str) -> list[str]:
+    """Return the Debian packages that ./qop installs, read from its text."""
     found = re.search(r"^packages='([^']+)'$", entry_point, re.M)
     if not found:
         raise BuildError("qop: there is no line packages='...'")
     return found[1].split()
 
 
-def setup_functions(entry_point: str) -> list[str]:
-    """Return the setup functions of ./qop without their comments.
+def parse_setup_functions(entry_point: str) -> list[str]:
+    """Return the functions of ./qop that set it up, without their comments.
 
     They are read from the text of ./qop, `entry_point`.
     """
@@ -108,34 +112,31 @@ def setup_functions(entry_point: str) -> list[str]:
     return [re.sub(r"^\s*#.*\n", "", functions[name], flags=re.M) for name in SET_UP]
 
 
-def build(unfinished: Path, commands: Commands, track: Track) -> Mapping[str, Any]:
-    """Build `qop.box` in a folder and return the manifest."""
+def build(unfinished: Path, commands: BuildCommands, track: BuildProgress) -> Mapping[str, Any]:
+    """Build the Vagrant box `qop.box` in a folder and return its manifest."""
     track.begin_stage("wheels")
     inside = unfinished / "qop"
-    _gather(inside, commands)
+    _gather_files(inside, commands)
 
     track.begin_stage("packages")
     names = [*root.parse_packages((root.ROLE / "defaults/main.yml").read_text()), *PACKAGES]
-    names += entry_packages((PROJECT / "qop").read_text())
+    names += parse_entry_packages((PROJECT / "qop").read_text())
     suites = (root.SUITE, f"{root.SUITE}-updates", f"{root.SUITE}-security")
-    command = mmdebstrap_command(
-        root.SUITE, "-", find_mirrors().source_lines(*suites), dict.fromkeys(names), _hooks(inside)
+    command = build_mmdebstrap_command(
+        root.SUITE, "-", find_mirrors().source_lines(*suites), dict.fromkeys(names),
+        _make_hooks(inside)
     )
-    target = make_scratch(unfinished)
-    disk = [*as_root_command(), "sh", str(HERE / "disk.sh"), str(unfinished), str(DISK_GIB)]
-    commands.run(
-        ["bash", "-o", "pipefail", "-c", f'"$@" | {shlex.join(disk)}', "bash", *command],
-        each_line=lambda line: _follow_stages(line, track),
-        environment={**os.environ, "TMPDIR": str(target)},
-    )
-    clear_scratch(unfinished)
+    disk = [*build_root_command(), "sh", str(HERE / "disk.sh"), str(unfinished), str(DISK_GIB)]
+    run_in_scratch(
+        commands, ["bash", "-o", "pipefail", "-c", f'"$@" | {shlex.join(disk)}', "bash", *command],
+        unfinished, track.follow_line)
     shutil.rmtree(inside)
     _pack(unfinished)
     return {"suite": root.SUITE, "packages": sorted(set(names))}
 
 
-def _gather(inputs_folder: Path, commands: Commands) -> None:
-    """Collect the files that the build of the box reads.
+def _gather_files(inputs_folder: Path, commands: BuildCommands) -> None:
+    """Collect the files that go into the Vagrant box.
 
     These are wheels, the entry point, playbooks, roles and configuration files.
     """
@@ -163,8 +164,8 @@ def _gather(inputs_folder: Path, commands: Commands) -> None:
     (inputs_folder / "variables.json").write_text(json.dumps(VARIABLES))
 
 
-def _hooks(inputs_folder: Path) -> list[str]:
-    """Return the mmdebstrap hooks.
+def _make_hooks(inputs_folder: Path) -> list[str]:
+    """Return the mmdebstrap hooks that fill the box's root file system.
 
     Files that packages read are copied before the packages are installed. Environments, the role
     and everything else follow after them.
@@ -183,11 +184,11 @@ def _hooks(inputs_folder: Path) -> list[str]:
         make_hook("sync-in", inputs_folder, "/qop").replace("customize", "essential", 1),
         '--essential-hook=chroot "$1" cp -r /qop/files/. /',
         "--customize-hook=echo @stage provision",
-        in_root_hook(*offline, "/qop/project/qop", "--version"),
-        in_root_hook(*offline, "ANSIBLE_NOCOLOR=1", "ANSIBLE_LOCAL_TEMP=/qop/tmp",
-                     "ANSIBLE_REMOTE_TEMP=/qop/tmp", "sh", "-c", playbook),
-        in_root_hook("sh", "/qop/finish.sh"),
-        in_root_hook("rm", "-rf", "/qop"),
+        make_chroot_hook(*offline, "/qop/project/qop", "--version"),
+        make_chroot_hook(*offline, "ANSIBLE_NOCOLOR=1", "ANSIBLE_LOCAL_TEMP=/qop/tmp",
+                         "ANSIBLE_REMOTE_TEMP=/qop/tmp", "sh", "-c", playbook),
+        make_chroot_hook("sh", "/qop/finish.sh"),
+        make_chroot_hook("rm", "-rf", "/qop"),
     ]
 
 
@@ -202,8 +203,3 @@ def _pack(unfinished: Path) -> None:
         box.add(disk, "box.img")
     disk.unlink()
     (unfinished / "metadata.json").unlink()
-
-
-def _follow_stages(line: str, track: Track) -> None:
-    if line.startswith("@stage "):
-        track.begin_stage(line.removeprefix("@stage "))

@@ -1,6 +1,8 @@
-"""A folder of finished builds, keyed by a hash of their inputs.
+"""Cache finished builds, such as kernels and disk images, by a hash of their inputs.
 
-A lock ensures that only one process builds, and that a build is complete or absent.
+`hash_inputs` computes the hash (key) of a build from its input files. A `BuildStore` has a folder
+for each key. If the folder exists, the build is complete and is used again. A lock ensures that
+only one process builds.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(base).absolute() / "qop"
 
 
-def key_of(inputs: Mapping[str, bytes]) -> str:
-    """Return a hash of named inputs, 20 hexadecimal digits."""
+def hash_inputs(inputs: Mapping[str, bytes]) -> str:
+    """Return a hash of named inputs of a build, 20 hexadecimal digits."""
     digest = hashlib.sha256()
     for name, content in sorted(inputs.items()):
         # Lengths keep ("ab", "c") apart from ("a", "bc").
@@ -42,8 +44,8 @@ def key_of(inputs: Mapping[str, bytes]) -> str:
     return digest.hexdigest()[:20]
 
 
-def code_of(path: Path, *names: str) -> bytes:
-    """Return the code of named definitions in a Python file.
+def read_definitions(path: Path, *names: str) -> bytes:
+    """Return the code of some functions or constants in a Python file, for a build's hash.
 
     Without names, return the code of the whole file. Comments, docstrings and layout are left out,
     so that rewording them does not cause a new build.
@@ -60,7 +62,7 @@ def code_of(path: Path, *names: str) -> bytes:
 
 
 def _names_of(statement: ast.stmt) -> list[str]:
-    """Return the names that a statement of a module defines."""
+    """Return the names that a top-level statement of a Python module defines."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return [statement.name]
     if isinstance(statement, ast.Assign):
@@ -68,8 +70,10 @@ def _names_of(statement: ast.stmt) -> list[str]:
     return []
 
 
-class Store:
-    """A folder of builds of one kind. `folder/KEY` exists exactly when that build is complete.
+class BuildStore:
+    """A cache folder for builds of one kind.
+
+    `folder/KEY` exists only if that build is complete.
 
     `dispose` removes an unfinished build. By default it removes the folder with all its content.
     """
@@ -82,7 +86,7 @@ class Store:
         self._dispose = dispose or (lambda path: shutil.rmtree(path, ignore_errors=True))
 
     def find_build(self, key: str) -> Path | None:
-        """Return the folder of a complete build, or None. The call locks and changes nothing."""
+        """Return the folder of a complete build, or None. Nothing is locked or changed."""
         place = self.folder / key
         try:
             sizes: dict[str, int] = self.read_manifest(place)["sizes"]
@@ -93,7 +97,7 @@ class Store:
 
     @staticmethod
     def read_manifest(place: Path) -> dict[str, Any]:
-        """Return a build's manifest: the builder's description and the sizes of the files."""
+        """Return the manifest of a build: its builder's description, and the sizes of its files."""
         content: dict[str, Any] = json.loads((place / MANIFEST).read_text())
         return content
 
@@ -103,7 +107,7 @@ class Store:
         build: Callable[[Path], Mapping[str, Any]],
         on_wait: Callable[[str], None] = lambda _: None,
     ) -> Path:
-        """Return the folder of the build with this key, built first if it is missing.
+        """Return the folder of the build with a key, built if it is missing.
 
         If another process builds it, this call waits. An exception in `build` leaves no files
         behind. A killed process leaves an unfinished folder, which the next build in this store
@@ -166,7 +170,7 @@ class Store:
 
 
 def _to_disk(path: Path) -> None:
-    """Flush a file to disk.
+    """Flush a file to disk, before it is renamed.
 
     Otherwise a power failure after the rename could leave an empty file under the final name.
     """

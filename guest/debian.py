@@ -1,6 +1,9 @@
-"""Access to Debian's archive, and root file systems made from it.
+"""Make root file systems from Debian packages with mmdebstrap, as an ordinary user.
 
-Nothing here changes the machine's own apt configuration, package lists or packages.
+The builders of kernels, guest images and boxes use this module. `build_mmdebstrap_command` takes a
+Debian suite, packages and hooks, and returns the command. `run_in_scratch` runs it in a temporary
+folder. `PrivateApt` downloads packages. This machine's own apt configuration, package lists and
+packages are never changed.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from guest.commands import BuildError, Commands
+from guest import namespaces
+from guest.build import BuildCommands, BuildError
+from guest.namespaces import can_run
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR_VARIABLE = "QOP_DEBIAN_MIRROR"
@@ -21,17 +26,17 @@ SCRATCH = "scratch"
 
 
 @dataclass(frozen=True)
-class Mirrors:
-    """Addresses of Debian's main archive and of its security archive.
+class DebianMirrors:
+    """The addresses of Debian's main archive and of its security archive.
 
-    `security` is None if the machine's apt does not know a security archive.
+    `security` is None if the main archive was chosen and the security archive is unknown.
     """
 
     main: str
     security: str | None
 
     def source_lines(self, *suites: str) -> str:
-        """Return apt source lines for suites.
+        """Return the lines of an apt sources file for some Debian suites.
 
         A `NAME-security` suite uses the security archive, and is left out if that is unknown.
         """
@@ -43,8 +48,8 @@ class Mirrors:
         return "".join(lines)
 
 
-def find_mirrors() -> Mirrors:
-    """Return the mirrors that this machine's own apt uses.
+def find_mirrors() -> DebianMirrors:
+    """Return the Debian mirrors of this machine's own apt, or else mmdebstrap's mirrors.
 
     Mirrors, proxies and snapshots of the machine are therefore respected. The environment variable
     QOP_DEBIAN_MIRROR overrides the main archive.
@@ -58,19 +63,37 @@ def find_mirrors() -> Mirrors:
         origin, label, codename, address = line.split("|", 3)
         if origin == "Debian" and not codename.endswith(("-backports", "-proposed-updates")):
             found.setdefault(label, address)
-    main = chosen or found.get("Debian")
-    if not main:
-        raise BuildError(
-            "apt on this machine knows no Debian archive; set "
-            f"{MIRROR_VARIABLE} to the address of a Debian mirror"
-        )
-    return Mirrors(main, found.get("Debian-Security"))
+    if chosen or "Debian" in found:
+        return DebianMirrors(chosen or found["Debian"], found.get("Debian-Security"))
+    return _default_mirrors()
+
+
+def _default_mirrors() -> DebianMirrors:
+    """Return the Debian mirrors that mmdebstrap chooses by itself.
+
+    They are needed where apt is that of another distribution. mmdebstrap's first hook prints them
+    and fails, before anything is downloaded.
+    """
+    hook = """--setup-hook=sed 's/^/@source /' "$1/etc/apt/sources.list"; false"""
+    done = subprocess.run(
+        [*_mmdebstrap_start(), "--variant=custom", "--format=null", f"--keyring={KEYRING}", hook,
+         "stable", "/dev/null"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False)
+    found: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("@source "):
+            *_, address, suite, _ = line.split()
+            found.setdefault(suite, address)
+    if "stable" not in found:
+        raise BuildError("apt on this machine knows no Debian archive, and mmdebstrap names none; "
+                         f"set {MIRROR_VARIABLE} to the address of a Debian mirror")
+    return DebianMirrors(found["stable"], found.get("stable-security"))
 
 
 class PrivateApt:
-    """An apt with separate lists, cache and sources below `folder`."""
+    """An apt with package lists, cache and sources of its own, below `folder`."""
 
-    def __init__(self, folder: Path, sources: str, commands: Commands) -> None:
+    def __init__(self, folder: Path, sources: str, commands: BuildCommands) -> None:
         self._run = commands.run
         for name in ("state/lists/partial", "cache/archives/partial", "etc/sources.list.d"):
             (folder / name).mkdir(parents=True)
@@ -88,17 +111,17 @@ class PrivateApt:
         ]
 
     def update_lists(self) -> None:
-        """Fetch the package lists. A suite that the mirror lacks is ignored."""
+        """Download the package lists. A suite that the mirror lacks is ignored."""
         self._run(["apt-get", *self._options, "-q", "update"], may_fail=True)
 
     def list_versions(self, package: str) -> list[tuple[str, str]]:
-        """Return the versions of a package with their origins, newest first."""
+        """Return the available versions of a package with their origins, newest first."""
         output = self._run(["apt-cache", *self._options, "madison", package])
         rows = [line.split("|") for line in output.splitlines() if line.count("|") == 2]
         return [(version.strip(), origin.strip()) for _, version, origin in rows]
 
     def download_package(self, package: str, version: str, folder: Path) -> Path:
-        """Download one package's file and verify it."""
+        """Download the file of a Debian package and verify it."""
         self._run(
             ["env", "-C", str(folder), "apt-get", *self._options, "-q", "download"]
             + [f"{package}={version}"]
@@ -107,29 +130,32 @@ class PrivateApt:
 
 
 def make_hook(*words: str | Path) -> str:
-    """Return one mmdebstrap hook with quoted arguments."""
+    """Return the text of an mmdebstrap hook, with quoted arguments."""
     return "--customize-hook=" + " ".join(shlex.quote(str(word)) for word in words)
 
 
-def in_root_hook(*words: str) -> str:
-    """Return a hook that runs a command inside the new root."""
+def make_chroot_hook(*words: str) -> str:
+    """Return the text of an mmdebstrap hook that runs a command inside the new root."""
     return '--customize-hook=chroot "$1" ' + " ".join(shlex.quote(word) for word in words)
 
 
-def mmdebstrap_command(
-    suite: str, target: str, sources: str, include: Iterable[str], hooks: Sequence[str]
+def build_mmdebstrap_command(
+    suite: str, target: str, sources: str, include: Iterable[str], hooks: Sequence[str],
+    *, architecture: str = ""
 ) -> list[str]:
-    """Return the command that creates a root file system and packs it to `target`.
+    """Return the mmdebstrap command that makes a root file system and packs it to `target`.
 
     The `hooks` run in the root. A `target` of "-" is a tar on standard output; /dev/null packs
-    nothing. Mounts and processes are in namespaces that end with the command, even with SIGKILL
-    (mmdebstrap alone would only wait). The kernel sends SIGKILL when this process dies. In that
-    case the root remains in TMPDIR; see `remove_build`.
+    nothing. An `architecture` is Debian's name of it, by default that of this machine; for another
+    one, binfmt_misc must start its programs. Mounts and processes are in namespaces that end with
+    the command, even with SIGKILL (mmdebstrap alone would only wait). The kernel sends SIGKILL when
+    this process dies. In that case the root remains in TMPDIR; see `remove_build`.
     """
     nothing = ("man", "doc", "info", "locale", "lintian", "bash-completion")
     return [
         *("setpriv", "--pdeathsig", "KILL", *_mmdebstrap_start(), "--variant=apt"),
         f"--keyring={KEYRING}",
+        *([f"--architectures={architecture}"] if architecture else []),
         '--aptopt=Acquire::Languages "none"',
         *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in nothing),
         "--include=" + ",".join(include),
@@ -139,37 +165,33 @@ def mmdebstrap_command(
 
 
 def _mmdebstrap_start() -> list[str]:
-    """Return the start of the command, with namespaces wherever they are allowed.
+    """Return the start of an mmdebstrap command, with namespaces wherever they are allowed.
 
-    Root in a locked-down container has no namespaces and works without them.
+    Root in a locked-down container has no namespaces and works without them. Nothing is mounted in
+    the new root then, and Ansible's semaphores need a folder /dev/shm.
     """
-    spaces = [*as_root_command(), "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if _can_run([*spaces, "true"]):
+    spaces = [*build_root_command(), "setpriv", "--pdeathsig", "KILL", "unshare", "--mount",
+              "--pid",
+              "--fork", "--kill-child", "--mount-proc"]
+    if can_run([*spaces, "true"]):
         return [*spaces, "mmdebstrap", "--mode=unshare"]
     if os.geteuid() == 0:
-        return ["mmdebstrap", "--mode=root", "--skip=check/canmount"]
-    raise BuildError(
-        "building the guest as an ordinary user needs user namespaces and a line for this user "
-        "in /etc/subuid and /etc/subgid; have root add one, or build as root"
-    )
+        return ["mmdebstrap", "--mode=root", "--skip=check/canmount",
+                '--essential-hook=mkdir -p -m 1777 "$1/dev/shm"']
+    raise BuildError("building the guest as an ordinary user: " + namespaces.describe_lack())
 
 
-def as_root_command() -> list[str]:
-    """Return a command prefix that runs a program as root of a user namespace.
+def build_root_command() -> list[str]:
+    """Return a command prefix that runs a program as root inside a user namespace.
 
     The subordinate ids of an ordinary user become the other users of that namespace. Root itself
-    needs no mapping.
+    needs no prefix.
     """
-    mapped = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
-    return ["unshare", *mapped]
-
-
-def _can_run(command: list[str]) -> bool:
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return [] if os.geteuid() == 0 else namespaces.as_root_command()
 
 
 def make_scratch(unfinished: Path) -> Path:
-    """Create a folder for the root file system during a build.
+    """Create a folder for the root file system while it is built.
 
     The folder is on the same disk as the result.
     """
@@ -179,12 +201,27 @@ def make_scratch(unfinished: Path) -> Path:
 
 
 def clear_scratch(unfinished: Path) -> None:
-    """Remove the folder that `make_scratch` created."""
+    """Remove the folder that `make_scratch` created for a build."""
     remove_build(unfinished / SCRATCH)
 
 
+def run_in_scratch(commands: BuildCommands, command: Sequence[str], unfinished: Path,
+                   each_line: Callable[[str], None] = lambda _: None) -> None:
+    """Run a command that makes a root file system in a folder of its own, and remove that folder.
+
+    Args:
+        commands: Runs and logs the command.
+        command: A command from `build_mmdebstrap_command`, or one that contains it.
+        unfinished: Folder of the build.
+        each_line: Called with every line of output.
+    """
+    target = make_scratch(unfinished)
+    commands.run(command, each_line=each_line, environment={**os.environ, "TMPDIR": str(target)})
+    clear_scratch(unfinished)
+
+
 def remove_build(folder: Path) -> None:
-    """Remove an unfinished build, with files that belong to mapped ids of an ordinary user."""
+    """Remove an unfinished build, including files that belong to mapped user ids."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists() and os.geteuid() != 0:
-        _can_run([*as_root_command(), "rm", "-rf", "--one-file-system", str(folder)])
+        can_run([*build_root_command(), "rm", "-rf", "--one-file-system", str(folder)])

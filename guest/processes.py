@@ -1,4 +1,10 @@
-"""Find the processes of a guest in /proc: their CPU affinity, CPU time and memory."""
+"""Find the processes of a guest in /proc, with their CPU time and memory, and pin them to a CPU.
+
+A guest is a User-Mode Linux machine. It is a group of ordinary processes of the host: its kernel,
+and one for each program. Most functions take the id of the kernel's process or of the group, such
+as `read_used_cpu_s`. Runs use them to move guests between processors, and to measure the CPU time
+and memory of each guest.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +19,8 @@ _STILL_THERE = '[ "$PPID" = "$0" ] && exec "$@"'
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
-def tied_command(signal_name: str) -> list[str]:
-    """Return a command prefix that sends a signal when the calling thread ends.
+def build_tied_command(signal_name: str) -> list[str]:
+    """Return a command prefix that makes a program get a signal when the calling thread ends.
 
     `signal_name` is the signal's name without SIG. The command does not start if the caller has
     already ended.
@@ -23,7 +29,7 @@ def tied_command(signal_name: str) -> list[str]:
 
 
 def list_members(group: int) -> list[int]:
-    """Return the process ids of a process group, without zombies."""
+    """Return the ids of all processes in a process group, except zombies."""
     found = []
     for entry in PROC.iterdir():
         if entry.name.isdigit():
@@ -53,8 +59,8 @@ def move_to_processor(group: int, processor: int) -> None:
                             has_moved = True
 
 
-def used_cpu_s(leader: int) -> float:
-    """Return the CPU seconds of a guest's kernel and of its programs, past and present.
+def read_used_cpu_s(leader: int) -> float:
+    """Return the CPU seconds used by a guest's kernel and by its present and past programs.
 
     Programs of the guest are children of its kernel, the process that leads its group.
     """
@@ -68,7 +74,7 @@ def used_cpu_s(leader: int) -> float:
     return total_s
 
 
-def ended_cpu_s(leader: int) -> float:
+def read_ended_cpu_s(leader: int) -> float:
     """Return the CPU seconds of a guest's programs that have ended.
 
     The result is 0 if the guest is gone.
@@ -91,8 +97,8 @@ def list_programs(kernel: int) -> list[int]:
     return list(map(int, children.split()))
 
 
-def memory_of_group(group: int) -> int:
-    """Return the bytes used by a process group.
+def read_group_memory(group: int) -> int:
+    """Return how many bytes of memory a process group uses.
 
     The sum is each process's private memory, and each shared memory file once. A guest's memory is
     a deleted file that several of its processes map; all of its blocks count, mapped or not.
@@ -101,7 +107,7 @@ def memory_of_group(group: int) -> int:
     files: dict[tuple[int, int], int] = {}
     for pid in list_members(group):
         with contextlib.suppress(OSError):
-            private += _private_bytes((PROC / str(pid) / "status").read_text())
+            private += read_private_memory(pid)
             for link in (PROC / str(pid) / "fd").iterdir():
                 with contextlib.suppress(OSError):
                     if os.readlink(link).endswith(" (deleted)"):
@@ -110,8 +116,13 @@ def memory_of_group(group: int) -> int:
     return private + sum(files.values())
 
 
-def _private_bytes(status: str) -> int:
-    for line in status.splitlines():
+def read_private_memory(pid: int) -> int:
+    """Return how many bytes of private memory a process uses.
+
+    Raises:
+        OSError: The process has ended.
+    """
+    for line in (PROC / str(pid) / "status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     return 0

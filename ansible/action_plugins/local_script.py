@@ -1,8 +1,13 @@
-"""Action `ansible.legacy.local_script`: run a role's program, which prints a line for each change.
+"""Run a program of an Ansible role in the Ansible process: the action `local_script`.
 
-It replaces ansible.builtin.command, which packs, unpacks and imports a module for each call. That
-takes a quarter of a second of processor time, around a program that takes a twentieth. A Python
-program runs in a fork of this process, which has already imported most of what it needs.
+Roles that make a policy's keys use it in place of ansible.builtin.command. The argument `argv` is
+the command line. The program prints a line for each change that it makes, so the task has changed
+if there is any output.
+
+Ansible's own action, ansible.builtin.command, packs, unpacks and imports a module for each call.
+That takes a quarter of a second of processor time, around a program that takes a twentieth. Here a
+Python program runs in a fork of the Ansible process, which has already imported most of what it
+needs.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -24,13 +29,13 @@ ARGUMENTS = {"argv": {"type": "list", "elements": "str", "required": True}}
 
 
 class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-core carries no types
-    """Run `argv` in this process. Check mode runs nothing and reports no changes."""
+    """The Ansible action that runs a program. In check mode it runs nothing."""
 
     _requires_connection = False
     _supports_check_mode = True
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the printed lines. The state is changed if there are any."""
+        """Run the program and return its output lines. There is a change if it printed any."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         if self._task.check_mode:
@@ -42,25 +47,25 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
 
 
 def run_program(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end. A program of this Python runs in a fork of this process."""
+    """Run a program to its end. A Python program runs in a fork of this process."""
     plain = [argument.encode().decode() for argument in argv]  # not Ansible's own strings
     if plain[0] != sys.executable:
         return subprocess.run(plain, capture_output=True, text=True, check=False)
     sys.stdout.flush()
     sys.stderr.flush()
-    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complained:
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as complained:
         copy = multiprocessing.get_context("fork").Process(
-            target=_run_python, args=(plain[1:], said.fileno(), complained.fileno()))
+            target=_run_python, args=(plain[1:], output.fileno(), complained.fileno()))
         copy.start()
         copy.join()
-        for file in (said, complained):
+        for file in (output, complained):
             file.seek(0)
-        return subprocess.CompletedProcess(plain, copy.exitcode or 0, said.read(),
+        return subprocess.CompletedProcess(plain, copy.exitcode or 0, output.read(),
                                            complained.read())
 
 
 def _run_python(argv: Sequence[str], stdout: int, stderr: int) -> None:
-    """Run the program as Python does, in the fork, with its output in these files."""
+    """Run a Python program in the forked process, with its output in these files."""
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
     sys.argv = list(argv)

@@ -1,11 +1,13 @@
-"""Action `ansible.legacy.node_files`: write all files of one role for one node in one step.
+"""Render all configuration files of one role for one node in one step: the action `node_files`.
 
-It replaces ansible.builtin.template and file. These need two module processes for each file, a
-third of a second of processor time. Each path to remove needs another process. Twelve policies are
-rendered while measurements run on the same cores, and this was most of the time. Rendering is
-always local here, so files are written directly. All are rendered, then all are checked in this
-process, then each is renamed into place. An unchanged file is not touched; if one is refused, none
-is replaced.
+Arguments are the names of the files, the node's folder, and a Python file that checks them
+(`ansible/files/check_config.py`). First all templates are rendered, then all files are checked,
+then each is renamed into place. If one file is refused, no file is replaced. An unchanged file is
+not touched. With `state: absent` the files are removed.
+
+The action replaces ansible.builtin.template and file. These need two module processes for each
+file, a third of a second of processor time. Twelve policies are rendered while measurements run on
+the same cores, and this was most of the time.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -36,13 +38,16 @@ SOCKETS = "run"  # folder of sockets that every node with a daemon has
 
 
 class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-core carries no types
-    """Render `files` from the role's templates into `dest`, or remove them and `folders` there."""
+    """The Ansible action that renders `files` into the folder `dest`, or removes them there."""
 
     _requires_connection = False
     _supports_check_mode = True
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the paths that change (`written`, `removed`). Check mode changes nothing."""
+        """Write or remove the files, and return the paths that changed.
+
+        They are under `written` and `removed`. Check mode changes nothing.
+        """
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         if arguments["files"] and not arguments["validate"]:
@@ -74,7 +79,7 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
 
 
 def owned_paths(files: list[str], folders: list[str]) -> list[str]:
-    """Return what a role has to remove: folders, and the files outside of them."""
+    """Return the paths that a role removes: its folders, and its files outside of them."""
     return folders + [name for name in files
                       if not any(name.startswith(f"{folder}/") for folder in folders)]
 
@@ -96,7 +101,7 @@ def make_folder(path: Path) -> None:
 
 
 def remove_paths(dest: Path, names: list[str]) -> None:
-    """Remove `names` from `dest`, and `dest` itself if no daemon's files are left there."""
+    """Remove files and folders from `dest`, and `dest` itself if no other files are left there."""
     for name in names:
         path = dest / name
         if path.is_dir() and not path.is_symlink():
@@ -109,7 +114,7 @@ def remove_paths(dest: Path, names: list[str]) -> None:
 
 @functools.cache
 def load_checker(path: str) -> ModuleType:
-    """Load a Python file as a module, once for all nodes."""
+    """Load the Python file that checks rendered files, once for all nodes."""
     plain = path.encode().decode()  # compiled code cannot contain Ansible's own strings
     spec = importlib.util.spec_from_file_location(Path(plain).stem, plain)
     if spec is None or spec.loader is None:
@@ -120,7 +125,10 @@ def load_checker(path: str) -> ModuleType:
 
 
 def replace_files(dest: Path, texts: dict[str, str], validate: str) -> None:
-    """Write `texts` below `dest`, all or none, after `validate` accepted them under their names."""
+    """Write all files below `dest`, or none if one of them is invalid.
+
+    `validate` is the Python file that checks them under their names.
+    """
     make_folder(dest / SOCKETS)
     scratch = Path(tempfile.mkdtemp(prefix=".files.", dir=dest))
     try:
@@ -129,8 +137,8 @@ def replace_files(dest: Path, texts: dict[str, str], validate: str) -> None:
             (scratch / name).touch(mode=FILE_MODE)
             (scratch / name).write_bytes(text.encode())
         if complaints := load_checker(validate).complaints(scratch, sorted(texts)):
-            said = "\n".join(complaints)
-            raise AnsibleActionFail(f"refused, nothing written to {dest}: {said}")
+            lines = "\n".join(complaints)
+            raise AnsibleActionFail(f"refused, nothing written to {dest}: {lines}")
         for name in texts:
             make_folder((dest / name).parent)
             (scratch / name).rename(dest / name)

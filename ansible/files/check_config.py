@@ -1,8 +1,11 @@
-"""Check rendered configurations: `check_config.py FILE...`, each with its daemon's file name.
+"""Check rendered configuration files of daemons, such as hostapd.conf: `check_config.py FILE...`.
+
+The Ansible action `node_files` calls `complaints` before it installs files for a daemon. Input is a
+folder and the names by which daemons read the files. The result is a line for each invalid file.
 
 The checks are strict where a template can go wrong. Every line must parse. No value may be empty,
-given twice, or a Python or Jinja value that should have become text. Everything that a daemon
-needs must exist. The daemon itself checks the values of its options.
+given twice, or a Python or Jinja value that should have become text. Everything that a daemon needs
+must exist. The daemon itself checks the values of its options.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -16,7 +19,7 @@ from pathlib import Path
 
 
 class ConfigError(Exception):
-    """An error in a file, as `LINE: what` (line 0: the file as a whole)."""
+    """An error in a configuration file, as `LINE: what` (line 0: the file as a whole)."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(f"{line}: {what}")
@@ -24,7 +27,8 @@ class ConfigError(Exception):
 
 # Options that hostapd collects instead of replacing.
 HOSTAPD_REPEATABLE = frozenset(
-    {"r0kh", "r1kh", "radius_auth_req_attr", "roaming_consortium", "sae_password"}
+    {"r0kh", "r1kh", "radius_auth_req_attr", "roaming_consortium", "sae_password",
+     "auth_server_addr", "auth_server_port", "auth_server_shared_secret"}
 )
 UNRENDERED = re.compile(r"\{\{|\}\}|\{%|AnsibleUndefined|Undefined\(|^\[|^\{")
 PYTHON_WORDS = {"True", "False", "None", "undefined"}
@@ -43,6 +47,8 @@ CREDENTIALS = {
     "PEAP": ["ca_cert", "password", "phase2"],
     "TTLS": ["ca_cert", "password", "phase2"],
 }
+#: The same where EAP-TLS is inside the tunnel.
+CREDENTIALS_INSIDE = ["ca_cert", "ca_cert2", "client_cert2", "private_key2"]
 EAP_SERVER = ["radius_server_clients", "eap_user_file", "ca_cert", "server_cert", "private_key",
               "eap_sim_db"]
 CERTIFICATE = ["private_key_file", "certificate_file", "ca_file"]
@@ -52,10 +58,12 @@ NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
 #: Keys whose empty value means all that the library has.
 MAY_BE_EMPTY = {"ecdh_curve"}
+#: Keys whose value is capabilities in brackets, and such a value.
+IN_BRACKETS, CAPABILITIES = {"ht_capab", "vht_capab"}, re.compile(r"(\[[A-Z0-9+-]+\])+")
 
 
 def check_value(line: int, key: str, value: str) -> str:
-    """Return `value` without its quotes. Refuse text that no daemon should read."""
+    """Return a setting's value without quotes. Refuse text that no daemon should read."""
     quote = value[:1] if value[:1] in ('"', "'") else ""
     if quote and (len(value) < 2 or not value.endswith(quote)):
         raise ConfigError(line, f"{key}: the quote is not closed")
@@ -64,27 +72,28 @@ def check_value(line: int, key: str, value: str) -> str:
     text = value[1:-1] if quote else value
     if not text.strip() and key not in MAY_BE_EMPTY:
         raise ConfigError(line, f"{key} has no value")
-    if text in PYTHON_WORDS or UNRENDERED.search(text):
+    is_list = key in IN_BRACKETS and CAPABILITIES.fullmatch(text)
+    if text in PYTHON_WORDS or (UNRENDERED.search(text) and not is_list):
         raise ConfigError(line, f"{key} has the value {text}, which was never rendered to text")
     return text
 
 
 def require_keys(values: Mapping[str, object], keys: list[str], where: str) -> None:
-    """Refuse `values` that lack one of `keys`."""
+    """Raise an error if one of the required settings is missing."""
     for key in keys:
         if key not in values:
             raise ConfigError(0, f"{where} needs {key}")
 
 
 def require_numbers(values: Mapping[str, str], keys: list[str]) -> None:
-    """Refuse `values` where one of `keys` is not a whole number."""
+    """Raise an error if one of these settings is not a whole number."""
     for key in keys:
         if key in values and not WHOLE_NUMBER.fullmatch(values[key]):
             raise ConfigError(0, f"{key} must be a number, not {values[key]}")
 
 
 def require_wep_key(values: Mapping[str, str]) -> None:
-    """Refuse a WEP key with another length than WEP-40's and WEP-104's."""
+    """Raise an error for a WEP key whose length is not that of WEP-40 or WEP-104."""
     if "wep_key0" in values and not HEX_KEY.fullmatch(values["wep_key0"]):
         raise ConfigError(0, "wep_key0 must be 10 or 26 hexadecimal digits")
 
@@ -95,7 +104,10 @@ def require_wep_key(values: Mapping[str, str]) -> None:
 def parse_settings(
     lines: list[tuple[int, str]], repeatable: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """Parse KEY=VALUE lines. The daemons allow no space around the sign."""
+    """Parse KEY=VALUE lines of a configuration file.
+
+    The daemons allow no space around the sign.
+    """
     values: dict[str, str] = {}
     for number, line in lines:
         key, sign, value = line.partition("=")
@@ -108,7 +120,7 @@ def parse_settings(
 
 
 def significant_lines(text: str) -> list[tuple[int, str]]:
-    """Return lines with their numbers, without indentation.
+    """Return the lines of a file with their numbers, without indentation.
 
     Comments and blank lines are left out.
     """
@@ -118,7 +130,10 @@ def significant_lines(text: str) -> list[tuple[int, str]]:
 
 def check_hostapd(text: str) -> None:
     """Check hostapd.conf."""
-    values = parse_settings(significant_lines(text), HOSTAPD_REPEATABLE)
+    first, *others = split_networks(significant_lines(text))
+    for lines in others:
+        require_keys(parse_settings(lines), ["bss", "bridge", "ssid"], "a further network")
+    values = parse_settings(first, HOSTAPD_REPEATABLE)
     require_keys(values, ["interface", "driver", "ctrl_interface", "ssid", "hw_mode", "channel"],
                  "hostapd")
     require_numbers(values, HOSTAPD_NUMBERS + HOSTAPD_DYNAMIC_WEP)
@@ -133,13 +148,32 @@ def check_hostapd(text: str) -> None:
         check_wpa(values)
 
 
+def check_passphrases(text: str) -> None:
+    """Check hostapd.psk: a MAC address and its passphrase on each line, at least one."""
+    if not significant_lines(text):
+        raise ConfigError(0, "needs a passphrase")
+    for number, line in significant_lines(text):
+        if not re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2} \S{8,63}", line):
+            raise ConfigError(number, "not MAC-ADDRESS PASSPHRASE")
+
+
+def split_networks(lines: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
+    """Split the lines of hostapd.conf by network. Each further network begins with bss=."""
+    networks: list[list[tuple[int, str]]] = [[]]
+    for number, line in lines:
+        if line.startswith("bss="):
+            networks.append([])
+        networks[-1].append((number, line))
+    return networks
+
+
 def takes_eap(key_management: str) -> bool:
-    """Return whether the keys come from EAP."""
+    """Return whether a key management setting gets its keys from EAP."""
     return "EAP" in key_management or key_management.startswith("FILS")
 
 
 def check_wpa(values: Mapping[str, str]) -> None:
-    """Check the part of hostapd.conf that WPA adds."""
+    """Check the settings of hostapd.conf that WPA requires."""
     require_keys(values, ["wpa_key_mgmt"], "wpa")
     if any(key.startswith("wep_") for key in values):
         raise ConfigError(0, "wpa and WEP keys exclude each other")
@@ -148,7 +182,7 @@ def check_wpa(values: Mapping[str, str]) -> None:
     if takes_eap(values["wpa_key_mgmt"]):
         require_keys(values, ["ieee8021x"], "wpa_key_mgmt with EAP")
     elif values["wpa_key_mgmt"] != "OWE" and not (
-        {"wpa_passphrase", "wpa_psk", "sae_password"} & values.keys()
+        {"wpa_passphrase", "wpa_psk", "wpa_psk_file", "sae_password"} & values.keys()
     ):
         raise ConfigError(0, f"wpa_key_mgmt={values['wpa_key_mgmt']} needs wpa_passphrase")
     if not 8 <= len(values.get("wpa_passphrase", "8 to 63.")) <= 63:
@@ -163,7 +197,7 @@ def check_wpa_supplicant(text: str) -> None:
 
 
 def check_macsec(text: str) -> None:
-    """Check macsec.conf: wpa_supplicant's format, with a network for MKA."""
+    """Check macsec.conf, wpa_supplicant's configuration for MACsec key agreement (MKA)."""
     outside, network = parse_network(text)
     require_keys(outside, ["ctrl_interface", "ap_scan", "eapol_version"], "macsec")
     require_keys(network, ["key_mgmt", "mka_cak", "mka_ckn", *MKA_NUMBERS], "network")
@@ -173,7 +207,7 @@ def check_macsec(text: str) -> None:
 
 
 def parse_network(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Parse the part before wpa_supplicant's one network, and the network."""
+    """Parse wpa_supplicant.conf into its general settings and its one network block."""
     outside: list[tuple[int, str]] = []
     networks: list[list[tuple[int, str]]] = []
     opened = 0
@@ -204,7 +238,11 @@ def check_network(network: Mapping[str, str]) -> None:
         require_numbers({"scan_freq": frequency}, ["scan_freq"])
     require_wep_key(network)
     if "eap" in network:
-        require_keys(network, ["identity", *CREDENTIALS.get(network["eap"], [])],
+        if network["eap"] not in CREDENTIALS:
+            raise ConfigError(0, f"eap={network['eap']} is no method with known credentials")
+        has_tls_inside = "auth=TLS" in network.get("phase2", "")
+        require_keys(network, ["identity", *(CREDENTIALS_INSIDE if has_tls_inside
+                                             else CREDENTIALS[network["eap"]])],
                      f"eap={network['eap']}")
     elif takes_eap(network["key_mgmt"]) or network["key_mgmt"] == "IEEE8021X":
         raise ConfigError(0, f"key_mgmt={network['key_mgmt']} needs eap")
@@ -221,11 +259,11 @@ def check_network(network: Mapping[str, str]) -> None:
 
 
 class Tree(dict[str, "Tree | str"]):
-    """A block: settings and blocks by name."""
+    """A block of a configuration file: settings and blocks by name."""
 
 
 def parse_tree(text: str, *, words: bool) -> Tree:
-    """Parse nested braces.
+    """Parse a configuration file with nested braces.
 
     `words` allows FreeRADIUS' bare module names, $INCLUDE and two-word headers.
     """
@@ -259,7 +297,11 @@ def parse_tree(text: str, *, words: bool) -> Tree:
 
 
 def require_block(parent: Tree, key: str, where: str) -> Tree:
-    """Return the block `key` of `parent`. Refuse it if it is missing, a setting, or empty."""
+    """Return the block `key` of a configuration.
+
+    Raises:
+        ConfigError: The block is missing or empty, or a plain value is in its place.
+    """
     found = parent.get(key)
     if not isinstance(found, Tree) or not found:
         raise ConfigError(0, f"{where} needs a block {key} with something in it")
@@ -267,7 +309,7 @@ def require_block(parent: Tree, key: str, where: str) -> Tree:
 
 
 def check_strongswan(text: str) -> None:
-    """Check strongswan.conf of one charon."""
+    """Check strongswan.conf of one node's charon."""
     charon = require_block(parse_tree(text, words=False), "charon", "strongswan.conf")
     require_keys(charon, ["load"], "charon")
     require_keys(require_block(require_block(charon, "plugins", "charon"), "vici", "plugins"),
@@ -276,7 +318,7 @@ def check_strongswan(text: str) -> None:
 
 
 def check_swanctl(text: str) -> None:
-    """Check swanctl.conf with at least one connection that has ends and children."""
+    """Check swanctl.conf: at least one connection that has both ends and child SAs."""
     connections = require_block(parse_tree(text, words=False), "connections", "swanctl.conf")
     for name in connections:
         connection = require_block(connections, name, "connections")
@@ -287,15 +329,17 @@ def check_swanctl(text: str) -> None:
             continue
         require_keys(connection, ["version", "local_addrs", "remote_addrs", "proposals"], name)
         for end in ("local", "remote"):
-            require_keys(require_block(connection, end, name), ["auth", "pubkeys", "id"],
-                         f"{name}.{end}")
+            side = require_block(connection, end, name)
+            require_keys(side, ["auth", "id"], f"{name}.{end}")
+            if side["auth"] == "pubkey" and not {"pubkeys", "certs", "cacerts"} & side.keys():
+                raise ConfigError(0, f"{name}.{end} has neither pubkeys nor certs nor cacerts")
         children = require_block(connection, "children", name)
         for child in children:
             require_keys(require_block(children, child, name), SWANCTL_CHILD, f"{name}.{child}")
 
 
 def check_radiusd(text: str) -> None:
-    """Check radiusd.conf with its modules and one virtual server."""
+    """Check radiusd.conf: its modules and one virtual server."""
     root = parse_tree(text, words=True)
     require_keys(root, ["name", "pidfile", "run_dir", "$INCLUDE clients.conf"], "radiusd.conf")
     modules = require_block(root, "modules", "radiusd.conf")
@@ -315,7 +359,7 @@ def check_radiusd(text: str) -> None:
 
 
 def check_proxy(text: str) -> None:
-    """Check proxy.conf: a server that forwards everything inside TLS, and decides nothing."""
+    """Check proxy.conf of a RadSec proxy, which forwards all requests inside TLS."""
     root = parse_tree(text, words=True)
     require_keys(root, ["name", "pidfile", "run_dir"], "proxy.conf")
     require_keys(require_block(root, "client access_point", "proxy.conf"), ["ipaddr", "secret"],
@@ -329,7 +373,7 @@ def check_proxy(text: str) -> None:
 
 
 def check_clients(text: str) -> None:
-    """Check clients.conf with at least one client."""
+    """Check clients.conf of FreeRADIUS: at least one client."""
     clients = parse_tree(text, words=True)
     if "clients radsec" in clients:
         clients = require_block(clients, "clients radsec", "clients.conf")
@@ -340,7 +384,7 @@ def check_clients(text: str) -> None:
 
 
 def check_users(text: str) -> None:
-    """Check FreeRADIUS' users file, in the forms that the role writes."""
+    """Check FreeRADIUS' users file, in the forms that the Ansible role writes."""
     for number, line in significant_lines(text):
         if line == 'DEFAULT Tmp-String-0 := "%{User-Name}"':
             continue
@@ -352,7 +396,7 @@ def check_users(text: str) -> None:
 
 
 def check_denied(text: str) -> None:
-    """Check the file of denied users: a name on each line, with its treatment."""
+    """Check the file of users that FreeRADIUS rejects: a name and its treatment on each line."""
     for number, line in significant_lines(text):
         entry = re.fullmatch(r"('.*') Auth-Type := Reject", line)
         if not entry:
@@ -361,14 +405,14 @@ def check_denied(text: str) -> None:
 
 
 def check_eap_server(text: str) -> None:
-    """Check eap_server.conf of hostapd as the authentication server."""
+    """Check eap_server.conf, the configuration of hostapd as the authentication server."""
     values = parse_settings(significant_lines(text))
     require_keys(values, EAP_SERVER, "an authentication server")
     require_numbers(values, ["radius_server_auth_port", "fragment_size"])
 
 
 def check_eap_clients(text: str) -> None:
-    """Check the addresses and secrets of RADIUS clients, at least one."""
+    """Check the file of RADIUS clients of hostapd: address and secret, at least one."""
     if not significant_lines(text):
         raise ConfigError(0, "needs a client")
     for number, line in significant_lines(text):
@@ -377,10 +421,22 @@ def check_eap_clients(text: str) -> None:
 
 
 def check_eap_users(text: str) -> None:
-    """Check the EAP methods by the first character of a name."""
+    """Check the file of EAP methods of hostapd, chosen by the first character of a user's name."""
     for number, line in significant_lines(text):
         if line not in ('"0"* AKA', '"6"* AKA\'', "* TLS"):
             raise ConfigError(number, "not a method as the role writes it")
+
+
+def check_dnsmasq(text: str) -> None:
+    """Check dnsmasq.conf with at least one reserved address in a range."""
+    values: dict[str, list[str]] = {}
+    for number, line in significant_lines(text):
+        key, _, value = line.partition("=")
+        if not re.fullmatch(r"[a-z-]+", key) or ("=" in line and not value):
+            raise ConfigError(number, f"neither a word nor KEY=VALUE: {line}")
+        values.setdefault(key, []).append(check_value(number, key, value) if value else "")
+    require_keys(values, ["port", "interface", "dhcp-leasefile", "dhcp-range", "dhcp-host",
+                          "dhcp-option"], "dnsmasq.conf")
 
 
 def check_krb5(text: str) -> None:
@@ -411,7 +467,7 @@ def check_krb5(text: str) -> None:
 
 
 def check_principals(text: str) -> None:
-    """Check commands for kadmin.local, in the forms that the role writes."""
+    """Check the commands for kadmin.local, in the forms that the Ansible role writes."""
     for number, line in significant_lines(text):
         if not re.fullmatch(r"addprinc (-nokey|-pw [0-9a-f]+) \S+|ktadd -norandkey -k \S+ \S+",
                             line):
@@ -420,21 +476,22 @@ def check_principals(text: str) -> None:
 
 def check_wireguard(text: str) -> None:
     """Check wireguard.json: a duty, an address, and at least one peer with its own address."""
-    said = json.loads(text)
-    if said.get("duty") not in ("mobile", "gateway") or not said.get("address"):
+    settings = json.loads(text)
+    if settings.get("duty") not in ("mobile", "gateway") or not settings.get("address"):
         raise ConfigError(0, "duty or address is missing")
-    if not said.get("peers") or not all(
-            peer.get("name") and peer.get("address") for peer in said["peers"]):
+    if not settings.get("peers") or not all(
+            peer.get("name") and peer.get("address") for peer in settings["peers"]):
         raise ConfigError(0, "there is no peer, or one without a name or an address")
 
 
 def check_unknown(_text: str) -> None:
-    """Refuse any file that no daemon here reads."""
+    """Raise an error for any file that no daemon here reads."""
     raise ConfigError(0, f"no daemon's file; known are {', '.join(CHECKS)}")
 
 
 CHECKS: dict[str, Callable[[str], None]] = {
     "hostapd.conf": check_hostapd,
+    "hostapd.psk": check_passphrases,
     "wpa_supplicant.conf": check_wpa_supplicant,
     "macsec.conf": check_macsec,
     "strongswan.conf": check_strongswan,
@@ -452,11 +509,12 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "kdc.conf": check_krb5,
     "principals": check_principals,
     "wireguard.json": check_wireguard,
+    "dnsmasq.conf": check_dnsmasq,
 }
 
 
 def complaints(folder: Path, names: Sequence[str]) -> list[str]:
-    """Return a line for each invalid file: its name, the line there, and the error."""
+    """Return a line for each invalid configuration file: its name, the line, and the error."""
     wrong = []
     for name in names:
         path = folder / name
@@ -468,7 +526,7 @@ def complaints(folder: Path, names: Sequence[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Check every file, and print one line on standard error for each invalid file."""
+    """Check every file on the command line, and print a line for each invalid one."""
     wrong = complaints(Path(), arguments)
     for line in wrong:
         print(line, file=sys.stderr)

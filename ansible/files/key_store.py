@@ -1,8 +1,9 @@
-"""Store key material for all playbooks of a run, and install it on nodes.
+"""Store the keys and certificates of a run, each created only once, and copy them to nodes.
 
-A unit is a folder that appears complete (created under another name, then renamed) and never
-changes afterwards. So any number of playbooks may create and read it. The scripts of roles use
-this file, which is in the folder `files` of `policy.yml`.
+The scripts `pki.py` and `kerberos_pki.py` of Ansible roles use this file (they get its path from
+policy.yml). `Store.make` creates a unit, which is a folder of keys. It appears complete (created
+under another name, then renamed) and never changes afterwards. So any number of playbooks may
+create and read it at the same time. `install` copies files of units to the folder of a node.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -20,26 +21,27 @@ LASTS = dt.timedelta(days=7)
 
 
 def validity(*, is_expired: bool = False) -> tuple[dt.datetime, dt.datetime]:
-    """Return the start and the end of a certificate's validity."""
+    """Return the start and the end of a new certificate's validity."""
     now = dt.datetime.now(dt.UTC)
     first, last = now - STARTS_BEFORE_NOW, now + LASTS
     return (first - LASTS, first) if is_expired else (first, last)
 
 
 class Store:
-    """The folder of units that all nodes and policies of a run share."""
+    """The folder of key material that all nodes and policies of a run use."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def path(self, unit: str, file: str) -> Path:
-        """Return the path of a file of a unit, which may not exist yet."""
+        """Return the path of a file of a unit (folder of keys), which may not exist yet."""
         return self.root / unit / file
 
     def make(self, unit: str, maker: Callable[[Path], None]) -> None:
-        """Create `unit` unless it exists. A second creator waits for the first and uses its result.
+        """Create a unit (folder of keys) unless it exists.
 
-        `maker` writes the unit's files into the given folder.
+        A second creator waits for the first and uses its result. `maker` writes the unit's files
+        into the given folder.
         """
         if (self.root / unit).is_dir():
             return
@@ -63,7 +65,7 @@ class Store:
 
 
 def install(output: Path, files: dict[str, Path]) -> None:
-    """Make each folder of `files` contain exactly its files.
+    """Copy key files to a node: make each folder of `files` contain exactly its files.
 
     Files have mode 0600, folders 0700.
     """

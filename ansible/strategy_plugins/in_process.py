@@ -1,9 +1,10 @@
-"""Strategy `in_process`: the linear strategy with each task run in this process, without forks.
+"""Run all Ansible tasks of a playbook in one process, without forks: the strategy `in_process`.
 
-The original linear strategy forks once for each host and task. What the child loads and compiles
-is then lost, which was two thirds of the processor time of rendering. All tasks of policy.yml are
-local and short, so parallel tasks would gain nothing. Templates and files of variables are the
-same for all tasks and hosts, so they are also read only once.
+The playbook policy.yml uses it to render the daemons' configuration of a policy quickly. Ansible's
+own strategy `linear` forks once for each host and task. What the child loads and compiles is then
+lost, which was two thirds of the processor time of rendering. All tasks of policy.yml are local and
+short, so parallel tasks would gain nothing. Templates and files of variables are the same for all
+tasks and hosts, so they are also read only once.
 """
 
 # ruff: noqa: INP001  # an __init__.py in ansible/ would shadow ansible-core
@@ -26,7 +27,7 @@ from ansible.plugins.strategy import linear  # type: ignore[import-untyped,unuse
 
 
 class Worker:
-    """A replacement of ansible-core's WorkerProcess that runs in this process, like its `_run`."""
+    """A replacement of Ansible's WorkerProcess that runs a task in this process."""
 
     exitcode = pid = None
 
@@ -43,22 +44,22 @@ class Worker:
         task._parent = given["task"]._parent  # noqa: SLF001 - shared, not copied with all its tasks
         host = copy.copy(given["host"])
         with _task.TaskContext(task):
-            said = TaskExecutor(host, task, given["task_vars"], given["play_context"],
-                                given["loader"], given["shared_loader_obj"], given["final_q"],
-                                given["variable_manager"]).run()
+            result = TaskExecutor(host, task, given["task_vars"], given["play_context"],
+                                  given["loader"], given["shared_loader_obj"], given["final_q"],
+                                  given["variable_manager"]).run()
         given["final_q"].send_task_result(_RawTaskResult(
-            host=host, task=task, return_data=said, task_fields=task.dump_attrs()))
+            host=host, task=task, return_data=result, task_fields=task.dump_attrs()))
 
     def is_alive(self) -> bool:
-        """Return whether it is still running. It has ended when `start` returns."""
+        """Return whether the task is still running. It has ended when `start` returns."""
         return False
 
     def close(self) -> None:
-        """Close nothing, as there is no process."""
+        """Do nothing, because there is no process to close."""
 
 
 def compile_once(environment: type[AnsibleEnvironment]) -> None:
-    """Compile a template's source once, as all hosts have the same templates."""
+    """Make Ansible compile each template only once, as all hosts have the same templates."""
     compile_ = environment.compile
     compiled: dict[tuple[Any, ...], Any] = {}
 
@@ -75,7 +76,7 @@ def compile_once(environment: type[AnsibleEnvironment]) -> None:
 
 
 def parse_once(loader: type[DataLoader]) -> None:
-    """Parse a file of variables once. Ansible's manager of variables would do it for each task."""
+    """Make Ansible parse each file of variables only once, instead of once per task."""
     load = loader.load_from_file
 
     def load_cached(self: DataLoader, file_name: str, cache: str = "all", **how: Any) -> Any:
@@ -85,7 +86,7 @@ def parse_once(loader: type[DataLoader]) -> None:
 
 
 class StrategyModule(linear.StrategyModule):  # type: ignore[misc,unused-ignore]
-    """A strategy that runs task by task for all hosts, one after the other."""
+    """An Ansible strategy that runs each task for all hosts, one host after the other."""
 
     def __init__(self, tqm: Any) -> None:
         super().__init__(tqm)

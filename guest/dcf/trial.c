@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Runs the guest's air outside of it, as fast as it goes: the same dcf_core.h, and stations that always
  * have a frame or get them at random. Reads `name value` lines, writes one JSON object. Stations send to
@@ -79,6 +79,7 @@ int main(void)
 	u64 length = 0, seed = 1, *next, *before, second = 0, end, sent = 0, collided = 0, delivered = 0, given_up = 0, now;
 	u64 *power = calloc(MAX_STATIONS * MAX_STATIONS, sizeof(*power)), strength;
 	struct dcf_rate rate = {0};
+	struct dcf_frame *frames;
 	bool receives = false, beacons = false, relays = false;
 	char name[64];
 	u32 i, listener, frame_bits = 0;
@@ -120,7 +121,10 @@ int main(void)
 		else if (!strcmp(name, "beacon_every_ns")) channel.is.beacon_every = value;
 		else if (!strcmp(name, "beacon_ns")) channel.is.beacon_length = value;
 		else if (!strcmp(name, "aggregate")) channel.is.aggregate = value;
-		else if (!strcmp(name, "aggregate_bits")) channel.is.aggregate_bits = value;
+		else if (!strcmp(name, "aggregate_bits")) rate.aggregate_bits = value;
+		else if (!strcmp(name, "spacing_bits")) rate.spacing_bits = value;
+		else if (!strcmp(name, "step_ns")) rate.step_ns = value;
+		else if (!strcmp(name, "delimits")) channel.is.delimits = value;
 		else if (!strcmp(name, "after_aggregate_ns")) channel.is.after_aggregate = value;
 		else if (!strcmp(name, "frame_bits")) frame_bits = value;
 		else if (!strcmp(name, "preamble_ns")) rate.preamble_ns = value;
@@ -131,6 +135,11 @@ int main(void)
 		else { fprintf(stderr, "trial: %s?\n", name); return 2; }
 	}
 	channel.station = calloc(channel.stations, sizeof(*channel.station));
+	frames = calloc((size_t)channel.stations * channel.is.limit, sizeof(*frames));
+	for (i = 0; i < channel.stations; i++) {
+		channel.station[i].room = channel.is.limit;
+		channel.station[i].queue = frames + (size_t)i * channel.is.limit;
+	}
 	next = calloc(channel.stations, sizeof(*next));
 	before = calloc(channel.stations, sizeof(*before));
 	delays = malloc(MAX_DELAYS * sizeof(*delays));

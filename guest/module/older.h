@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* What kernels older than the guest's do not have yet; Kbuild looks which of it is missing. */
 #ifndef OLDER_H
 #define OLDER_H

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The guest's air (sources/net/sched/sch_dcf.c, as it is) as a module of a kernel of somebody else's.
  *

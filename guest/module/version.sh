@@ -1,5 +1,5 @@
 #!/bin/sh
-# Which air this is: of all its C code, in this folder and in guest/sources (guest/air_module.py
+# Which air this is: of all its C code, in this folder and in guest/sources (guest/kernel.py
 # computes the same).
 set -eu
 cd "$(dirname "$0")/.."

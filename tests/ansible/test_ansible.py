@@ -18,12 +18,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 import policies
 import shared
+from measure.packets.decryption_keys import device_passphrase
 from rendering import (
     ANSIBLE,
     MOUNT,
+    NETWORK_SECRETS,
     NODES,
     PATIENCE_S,
     REALM_NODES,
@@ -61,6 +64,18 @@ def whole(layers: dict[str, Any]) -> dict[str, Any]:
 OWN: dict[str, dict[str, Any]] = {
     "wpa2-psk": example("wpa2-psk"),
     "wpa3-sae": example("wpa3-sae"),
+    "mixed-psk": example("wpa2-wpa3-psk"),
+    "mixed-sae": example("wpa2-wpa3-sae"),
+    "owe-transition": example("owe-transition"),
+    "by-device": example("wpa2-psk-by-device"),
+    "over-ds": example("wpa3-sae-ft-over-ds"),
+    "tkip-group": example("wpa2-tkip-group"),
+    "accounted": example("wpa2-eap-accounting"),
+    "authentic": example("wpa2-eap-message-authenticator"),
+    "nested": example("wpa2-peap-eap-tls"),
+    "ike-lists": example("ikev2-proposals"),
+    "listed": example("wpa2-eap-tls-crl"),
+    "asked": example("wpa2-eap-tls-ocsp"),
     "tkip": {"link": {"cipher": "TKIP", "keys": "psk"}},
     "wep-40": {"link": {"cipher": "WEP-40", "keys": "static"}},
     "wpa2-enterprise": {
@@ -99,6 +114,7 @@ SPOILT: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "unknown-peer": ("P3", lambda secrets: secrets["gateway"].update(peers="unknown")),
     "wrong-password": ("P5", lambda secrets: secrets["station"].update(eap_password=WRONG)),
     "nameless-proxy": ("wired", lambda secrets: secrets["gateway"].update(proxies="unknown")),
+    "unasked": ("asked", lambda secrets: secrets["gateway"].update(revocation="unchecked")),
     "wrong-wep-key": ("P2", lambda secrets: secrets["station"].update(wep_key=WRONG)),
 }
 #: What is not there where roles are told to leave nothing, while others of the same nodes stay.
@@ -110,9 +126,14 @@ GONE = {
                       for name in ("strongswan.conf", "swanctl/swanctl.conf")},
 }
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
-SOME_NODES = {**dict.fromkeys(["wpa3-sae", "tkip", "wep-40"], ("station", "access_point")),
-              **dict.fromkeys(["ikev2-transport", "aka", "temporary"], ("station", "home_agent")),
-               "many-nodes": ("home_agent",), "nameless-proxy": ("access_point", "home_agent")}
+SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device", "over-ds",
+                               "tkip-group", "owe-transition", "tkip", "wep-40"],
+                              ("station", "access_point")),
+              **dict.fromkeys(["ikev2-transport", "aka", "temporary", "nested", "ike-lists",
+                               "listed", "asked"], ("station", "home_agent")),
+              "unasked": ("home_agent",),
+               "many-nodes": ("home_agent",), "long-names": ("access_point",),
+               "nameless-proxy": ("access_point", "home_agent")}
 #: Jobs with a store of their own, and what is made there.
 STORES = {"P2": set(), "ikev2-transport": {"ipsec-a2", "ipsec-ha-a"},
           "P6": {"authority", "server-ha-a", "client-a2"}}
@@ -132,6 +153,13 @@ REALM_FILES = {
 
 
 Nodes = dict[str, dict[str, dict[str, Any]]]
+
+
+def long_names() -> dict[str, dict[str, dict[str, Any]]]:
+    """An access point whose interface and network have names that are as long as allowed."""
+    nodes = deepcopy(NODES)
+    nodes["access_point"]["ap-a"] |= {"interface": "wlan-of-cell-a1", "ssid": "x" + "ü" * 15}
+    return nodes
 
 
 def many_nodes() -> Nodes:
@@ -160,6 +188,7 @@ class Rendered:
     def make(self) -> None:
         """Render everything."""
         layers = {**LAYERS, **OWN, "many-nodes": LAYERS["P12"],
+                  "long-names": OWN["owe-transition"],
                   **{name: {**LAYERS, **OWN}[policy] for name, (policy, _) in SPOILT.items()},
                   **{without(roles): LAYERS["P9"] for roles in GONE}}
         jobs = {name: self.job(name, layers[name]) for name in layers}
@@ -180,7 +209,7 @@ class Rendered:
 
     def job(self, name: str, layers: dict[str, Any]) -> Job:
         """What renders a policy into its folder."""
-        nodes = many_nodes() if name == "many-nodes" else NODES
+        nodes = {"many-nodes": many_nodes, "long-names": long_names}.get(name, lambda: NODES)()
         return Job(layers, self.path(name), self.store(name) if name in STORES else self.pki,
                    nodes={group: nodes[group] for group in SOME_NODES.get(name, NODES)})
 
@@ -659,6 +688,121 @@ def test_wpa2_enterprise_with_daemon_options(rendered: Rendered) -> None:
     assert "default_eap_type = tls\n" in radiusd
 
 
+def test_mixed_network_offers_both_and_station_has_its_own(rendered: Rendered) -> None:
+    """The access point is the same for both stations; the older one has WPA2 without PMF."""
+    for name, key_mgmt, pmf in (("mixed-psk", "WPA-PSK", "0"), ("mixed-sae", "WPA-PSK SAE", "1")):
+        ap, station = both(rendered, name)
+        assert (ap["wpa_key_mgmt"], ap["ieee80211w"], ap["sae_require_mfp"]) == (
+            "WPA-PSK SAE", "1", "1")
+        assert (station["key_mgmt"], station["ieee80211w"]) == (key_mgmt, pmf)
+        assert station["psk"].strip('"') == ap["wpa_passphrase"]
+
+
+def test_open_network_points_at_the_hidden_one_with_owe(rendered: Rendered) -> None:
+    """Stations know the open network's name; both networks are on the same bridge."""
+    text = rendered.path("owe-transition", "ap-a/hostapd.conf").read_text()
+    ap, beside = (dict(line.split("=", 1) for line in part.splitlines()
+                       if "=" in line and not line.startswith("#"))
+                  for part in text.replace("\nbss=", "\0bss=").split("\0"))
+    assert (ap["ssid"], ap["ignore_broadcast_ssid"], ap["wpa_key_mgmt"]) == ("qop-owe", "1", "OWE")
+    assert (ap["owe_transition_ifname"], beside["owe_transition_ifname"]) == (
+        beside["bss"], ap["interface"])
+    assert beside["bridge"] == ap["bridge"] and "wpa" not in beside
+    station = rendered.path("owe-transition", "a2/wpa_supplicant.conf").read_text()
+    assert f'ssid="{beside["ssid"]}"' in station
+
+
+def test_names_of_transition_mode_are_as_long_as_allowed(rendered: Rendered) -> None:
+    """Interfaces have 15 characters at most, and networks 32 bytes."""
+    text = rendered.path("long-names", "ap-a/hostapd.conf").read_text()
+    assert "\nssid=x" + "ü" * 13 + "-owe\n" in text
+    assert "\nssid=x" + "ü" * 15 + "\n" in text
+    assert text.count("wlan-of-ce-open\n") == 2
+
+
+def test_server_knows_revoked_certificates_by_list_or_responder(rendered: Rendered) -> None:
+    """The station has a valid certificate and a revoked one; a list or a responder tells which."""
+    serials = {}
+    for name in ("pki", "revoked_pki"):
+        cert = x509.load_pem_x509_certificate(rendered.path("listed", "a2", name, "cert.pem")
+                                              .read_bytes())
+        serials[name] = cert.serial_number
+    server = rendered.path("listed", "ha-a/freeradius")
+    authorities = (server / "pki/ca.pem").read_bytes()
+    crl = x509.load_pem_x509_crl(authorities[authorities.index(b"-----BEGIN X509 CRL"):])
+    assert [entry.serial_number for entry in crl] == [serials["revoked_pki"]]
+    assert len(x509.load_pem_x509_certificates(authorities)) == 2
+    assert "check_crl = yes" in (server / "radiusd.conf").read_text()
+    assert not rendered.path("listed", "ha-a/ocsp").exists()
+    responder = rendered.path("asked", "ha-a/ocsp")
+    states = [line.split("\t") for line in (responder / "index").read_text().splitlines()]
+    assert {state[0]: int(state[3], 16) for state in states} == {
+        "V": serials["pki"], "R": serials["revoked_pki"]}
+    assert {file.name for file in responder.iterdir()} == {
+        "index", "issuer.pem", "responder.pem", "responder.key"}
+    asks = 'url = "http://10.1.0.1:80/"'
+    for name, is_asking in (("asked", True), ("unasked", False), ("listed", False)):
+        text = rendered.path(name, "ha-a/freeradius/radiusd.conf").read_text()
+        assert (asks in text) is is_asking
+    assert not rendered.path("P8", "a2/revoked_pki").exists()
+
+
+def test_each_end_has_its_own_list_of_ike_proposals(rendered: Rendered) -> None:
+    """The mobile node what it offers, and the gateway what it accepts."""
+    layer = OWN["ike-lists"]["ipsec"]
+    for node, field in (("a2", "ike_offered"), ("ha-a", "ike_accepted")):
+        text = rendered.path("ike-lists", node, "swanctl/swanctl.conf").read_text()
+        assert text.count(f"\t\tproposals = {','.join(layer[field])}\n") == 1
+
+
+def test_certificates_inside_a_tunnel_are_the_stations_own(rendered: Rendered) -> None:
+    """The station of PEAP has no password then, and the server a method for it."""
+    station = settings(rendered.path("nested", "a2/wpa_supplicant.conf"))
+    assert (station["phase2"], "password" in station) == ('"auth=TLS"', False)
+    for name, file in (("ca_cert2", "ca"), ("client_cert2", "cert"), ("private_key2", "key")):
+        assert station[name] == f'"{MOUNT}/a2/pki/{file}.pem"'
+        assert rendered.path("nested", f"a2/pki/{file}.pem").exists()
+    server = rendered.path("nested", "ha-a/freeradius/radiusd.conf").read_text()
+    assert "default_eap_type = tls" in server and "mschapv2 {" not in server
+
+
+def test_server_insists_and_takes_reports_where_the_policy_says(rendered: Rendered) -> None:
+    """A Message-Authenticator in the one, accounting in the other, and neither elsewhere."""
+    for name, insists, reports in (("authentic", "yes", False), ("accounted", "no", True)):
+        clients = rendered.path(name, "ha-a/freeradius/clients.conf").read_text()
+        server = rendered.path(name, "ha-a/freeradius/radiusd.conf").read_text()
+        ap = settings(rendered.path(name, "ap-a/hostapd.conf"))
+        assert f"require_message_authenticator = {insists}" in clients
+        assert ("port = 1813" in server, ap.get("acct_server_port") == "1813") == (
+            reports, reports)
+
+
+def test_each_device_has_a_passphrase_of_its_own(rendered: Rendered) -> None:
+    """The access point's list has the station's, by its address, and no other one."""
+    ap, station = both(rendered, "by-device")
+    assert "wpa_passphrase" not in ap and ap["wpa_psk_file"].endswith("/hostapd.psk")
+    [line] = [line for line in rendered.path("by-device", "ap-a/hostapd.psk").read_text(
+        ).splitlines() if not line.startswith("#")]
+    own = device_passphrase(NETWORK_SECRETS["passphrase"], "02:00:00:00:a2:00")
+    assert line == f"02:00:00:00:a2:00 {own}"
+    assert station["psk"] == f'"{own}"'
+
+
+def test_access_points_pass_fast_transition_on_where_the_policy_says(rendered: Rendered) -> None:
+    """Over the DS, by the key management of fast transition."""
+    ap, station = both(rendered, "over-ds")
+    assert (ap["ft_over_ds"], ap["wpa_key_mgmt"], station["key_mgmt"]) == ("1", "FT-SAE", "FT-SAE")
+    assert "ft_over_ds" not in both(rendered, "wpa3-sae")[0]
+
+
+def test_frames_to_all_have_the_group_cipher(rendered: Rendered) -> None:
+    """Both sides name it, and stations have the better cipher between two."""
+    ap, station = both(rendered, "tkip-group")
+    assert (ap["group_cipher"], ap["rsn_pairwise"], ap["wpa"]) == ("TKIP", "CCMP", "2")
+    assert (station["group"], station["pairwise"]) == ("TKIP", "CCMP")
+    assert "group_cipher" not in both(rendered, "wpa2-psk")[0]
+
+
 def test_hidden_network_is_asked_for_by_its_name(rendered: Rendered) -> None:
     """The station scans for it where the access point hides it, and nowhere else."""
     ap, station = both(rendered, "wpa2-enterprise")
@@ -922,9 +1066,13 @@ BAD_FILES = [
     ("wpa_supplicant.conf", STATION + STATION[STATION.index("network") :], "needs one network"),
     ("wpa_supplicant.conf", STATION.replace('"q"', '"q'), "the quote is not closed"),
     ("wpa_supplicant.conf", STATION.replace('"q"', '""'), "ssid has no value"),
+    ("hostapd.conf", AP + "ht_capab=['HT40+', 'SHORT-GI-20']\n", "never rendered"),
+    ("hostapd.conf", AP + "country_code=[US]\n", "never rendered"),
     ("wpa_supplicant.conf", STATION.replace("NONE", "IEEE8021X"), "IEEE8021X needs eap"),
     ("wpa_supplicant.conf", STATION.replace("NONE", "WPA-PSK"), "needs proto"),
     ("wpa_supplicant.conf", STATION.replace("NONE", "IEEE8021X\neap=TLS"), "needs identity"),
+    ("wpa_supplicant.conf", STATION.replace("NONE", "IEEE8021X\neap=LEAP"),
+     "eap=LEAP is no method with known credentials"),
     ("macsec.conf", WIRES.replace("0c", "0"), "mka_cak must be 32 hexadecimal digits"),
     ("macsec.conf", WIRES.replace("mka_ckn=01\n", ""), "network needs mka_ckn"),
     ("macsec.conf", WIRES.replace("only=0", "only=no"), "macsec_integ_only must be a number"),
@@ -954,6 +1102,7 @@ BAD_FILES = [
     ("name", "text"),
     [
         ("hostapd.conf", AP),
+        ("hostapd.conf", AP + "ht_capab=[HT40+][SHORT-GI-20]\nvht_capab=[MAX-A-MPDU-LEN-EXP7]\n"),
         ("wpa_supplicant.conf", STATION),
         ("macsec.conf", WIRES),
         ("strongswan.conf", CHARON),

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import playing, secrets
+from harness import ansible_process, secrets
+from harness.ansible_process import AnsibleProcess, AnsibleProcessLost
 from harness.errors import UserError
-from harness.playing import Player, PlayerLostError
 from harness.render import ANSIBLE, render_policy
 from policies import load_all
 from studies.study import Fault
@@ -72,7 +72,7 @@ def test_a_copy_renders_what_ansible_of_its_own_renders(tmp_path: Path) -> None:
     temporary = set(Path(tempfile.gettempdir()).glob("ansible-local-*"))
 
     async def each() -> None:
-        player = Player()
+        player = AnsibleProcess()
         try:
             for policy in (POLICIES["P12"], POLICIES["P8"]):
                 folders = await asyncio.gather(*(
@@ -83,7 +83,7 @@ def test_a_copy_renders_what_ansible_of_its_own_renders(tmp_path: Path) -> None:
                 assert files(alone)
                 assert files(alone) == files(folders[0]) == files(folders[1])
         finally:
-            await player.close()
+            player.kill_process()
 
     asyncio.run(each())
     assert set(Path(tempfile.gettempdir()).glob("ansible-local-*")) <= temporary
@@ -96,7 +96,7 @@ def test_what_a_copy_refuses_is_the_same_line(tmp_path: Path) -> None:
     """Ansible's own complaint, with and without a player."""
     made = secrets.make_secrets(Fault("", {"gateway.peers": "strangers"}))
 
-    async def complaint(player: Player | None, name: str) -> str:
+    async def complaint(player: AnsibleProcess | None, name: str) -> str:
         with pytest.raises(UserError) as caught:
             await render_policy(POLICIES["P12"], NETWORK, made, work=tmp_path, name=name,
                                 mount="/mount",
@@ -104,11 +104,11 @@ def test_what_a_copy_refuses_is_the_same_line(tmp_path: Path) -> None:
         return str(caught.value).replace(f"{name}.log", "log")
 
     async def both() -> tuple[str, str]:
-        player = Player()
+        player = AnsibleProcess()
         try:
             return await complaint(player, "copy"), await complaint(None, "alone")
         finally:
-            await player.close()
+            player.kill_process()
 
     said = asyncio.run(both())
     assert said[0] == said[1]
@@ -118,12 +118,12 @@ def test_what_a_copy_refuses_is_the_same_line(tmp_path: Path) -> None:
 def test_closing_ends_what_is_played(tmp_path: Path) -> None:
     """And what that has started; who waits for it hears that the player is lost."""
     async def closed() -> int:
-        player = Player()
+        player = AnsibleProcess()
         played = asyncio.create_task(player.run_playbook(
-            "one", sleeping(tmp_path), log=tmp_path / "log", temporary=tmp_path / "tmp"))
+            sleeping(tmp_path), log=tmp_path / "log", temporary=tmp_path / "tmp"))
         begun = await asyncio.to_thread(has_begun, tmp_path)
-        await player.close()
-        await player.close()
+        player.kill_process()
+        player.kill_process()
         played.cancel()
         await asyncio.gather(played, return_exceptions=True)
         return begun
@@ -134,20 +134,20 @@ def test_closing_ends_what_is_played(tmp_path: Path) -> None:
 def test_a_player_that_is_killed_takes_its_copies_along(tmp_path: Path) -> None:
     """Who waits hears of it, as does who asks later."""
     async def killed() -> None:
-        player = Player()
+        player = AnsibleProcess()
         try:
             played = asyncio.create_task(player.run_playbook(
-                "one", sleeping(tmp_path), log=tmp_path / "log", temporary=tmp_path / "tmp"))
+                sleeping(tmp_path), log=tmp_path / "log", temporary=tmp_path / "tmp"))
             started = await asyncio.to_thread(has_begun, tmp_path)
-            os.kill(player._process.pid, signal.SIGKILL)
-            with pytest.raises(PlayerLostError):
+            os.kill(player.pid, signal.SIGKILL)
+            with pytest.raises(AnsibleProcessLost):
                 await played
-            with pytest.raises(PlayerLostError):
-                await player.run_playbook("two", ["--version"], log=tmp_path / "log",
+            with pytest.raises(AnsibleProcessLost):
+                await player.run_playbook(["--version"], log=tmp_path / "log",
                                           temporary=tmp_path / "tmp")
             os.kill(started, signal.SIGKILL)  # Ansible's module, which is nobody's child any more
         finally:
-            await player.close()
+            player.kill_process()
 
     asyncio.run(killed())
 
@@ -155,22 +155,23 @@ def test_a_player_that_is_killed_takes_its_copies_along(tmp_path: Path) -> None:
 def test_without_the_player_policies_are_rendered_all_the_same(tmp_path: Path) -> None:
     """By an Ansible of their own."""
     async def without() -> Path:
-        player = Player()
-        os.kill(player._process.pid, signal.SIGKILL)
+        player = AnsibleProcess()
+        os.kill(player.pid, signal.SIGKILL)
         try:
             return await render_policy(POLICIES["P1"], NETWORK, secrets.make_secrets(),
                                        work=tmp_path, name="P1-0",
                                        mount="/mount", player=player)
         finally:
-            await player.close()
+            player.kill_process()
 
     assert files(asyncio.run(without()))
 
 
 def test_the_player_ends_with_the_process_that_began_it() -> None:
     """Also where nobody has taken it yet, and where that process is killed."""
-    program = ("import sys; from harness import playing; playing.begin_loading()\n"
-               "print(playing._ahead._process.pid, flush=True); sys.stdin.read()")
+    program = ("import sys; from harness import ansible_process as ready\n"
+               "ready.start_ansible_process()\n"
+               "print(ready._preloaded_process.pid, flush=True); sys.stdin.read()")
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True,
                           env=os.environ | {"PYTHONPATH": str(ANSIBLE.parent)}) as asking:
@@ -187,10 +188,10 @@ def test_player_killed_while_it_loads_leaves_its_folder_in_the_cache(
     monkeypatch.setenv("QOP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "tmp").mkdir()
     (left := tmp_path / "cache/ansible/ansible-local-1left").mkdir(parents=True)
-    Player().kill_process()
+    AnsibleProcess().kill_process()
     assert left.exists()
     os.utime(left, (0, 0))
-    player = Player()
+    player = AnsibleProcess()
     deadline = time.monotonic() + 5  # loading Ansible takes about a second
     while not list(tmp_path.rglob("ansible-local-*")) and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -201,10 +202,10 @@ def test_player_killed_while_it_loads_leaves_its_folder_in_the_cache(
 
 def test_who_leaves_ends_what_was_begun() -> None:
     """A command that ends before it needs one leaves none."""
-    playing.begin_loading()
-    assert playing._ahead is not None
-    pid = playing._ahead._process.pid
-    playing.end_unused_player()
-    playing.end_unused_player()
-    assert playing._ahead is None
+    ansible_process.start_ansible_process()
+    assert ansible_process._preloaded_process is not None
+    pid = ansible_process._preloaded_process.pid
+    ansible_process.end_unused_process()
+    ansible_process.end_unused_process()
+    assert ansible_process._preloaded_process is None
     assert has_ended(pid)

@@ -10,20 +10,23 @@ import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from conftest import PROJECT
 from harness import secrets
 from harness.errors import UserError
 from harness.render import make_inventory, render_policy
-from policies import load_all
-from rendering import ANSIBLE, PLAYBOOK
-from studies.qop2007 import attacking, attempts, unprotected
-from studies.qop2007.controls import FAULTS
+from measure.services import radius
+from policies import load_all, load_named
+from rendering import ANSIBLE, PLAYBOOK, Job, render, settings
+from studies.qop2007 import attacks, fault_injection
+from studies.qop2007.faults import FAULTS
 from studies.study import Fault, StudyError
 from topologies import shapes
-from topologies.loader import load_network
-from topologies.model import Interface, Network, Node
+from topologies.loader import load_medium, load_network, load_scenario
+from topologies.model import Interface, Medium, Network, Node
 
 P1 = next(policy for policy in load_all() if policy.id == "P1")
 
@@ -39,7 +42,8 @@ def test_groups_are_the_nodes_duties() -> None:
     """Every duty is a group, a node is in all of its own, and is described once."""
     hosts = make_inventory(realm())["all"]
     groups = {duty: list(group["hosts"]) for duty, group in hosts["children"].items()}
-    assert groups == {"station": [], "access_point": [], "home_agent": [],
+    assert groups == {"station": [], "access_point": [], "home_agent": [], "gateway": [],
+                      "radius_server": [], "dhcp_server": [], "ocsp_responder": [],
                       "radius_client": [], "kerberos_kdc": [], "kerberos_client": [],
                       "kerberos_server": [], "client": ["client"], "kdc": ["kdc"], "store": ["kdc"]}
     assert hosts["hosts"]["kdc"]["node"] == {
@@ -55,6 +59,65 @@ def test_a_node_is_described_by_each_of_its_duties() -> None:
     assert [peer["name"] for peer in hosts["ha-a"]["node"]["home_agent"]["peer_agents"]] == ["ha-b"]
     assert hosts["router"]["node"] == {"name": "router", "duties": ["router"],
                                        "address": "10.0.1.254"}
+
+
+def with_medium(name: str) -> Medium:
+    """A medium, or the same without HT, as WEP has it."""
+    medium = load_medium(name.removesuffix("-non-ht"))
+    return medium if medium.name == name else medium.without_ht
+
+
+@pytest.mark.parametrize(("name", "first", "second"), [
+    ("802.11b-short", (1, "b", 2412), (6, "b", 2437)),
+    ("802.11n-ht20", (1, "g", 2412), (6, "g", 2437)),
+    ("802.11n-ht40", (36, "a", 5180), (44, "a", 5220)),
+    ("802.11ac", (36, "a", 5180), (149, "a", 5745)),
+    ("802.11ac-non-ht", (36, "a", 5180), (149, "a", 5745))])
+def test_radios_are_tuned_to_the_mediums_band(name: str, first: tuple[int, str, int],
+                                              second: tuple[int, str, int]) -> None:
+    """Channels 1 and 6 of a network stand for the first two channels of a medium in 5 GHz."""
+    network = load_scenario("R1c6").network
+    hosts = make_inventory(network, with_medium(name))["all"]["hosts"]
+    for cell, (channel, mode, _) in (("ap-a", first), ("ap-b", second)):
+        described = hosts[cell]["node"]["access_point"]
+        assert (described["channel"], described["hw_mode"]) == (channel, mode)
+    assert hosts["a2"]["node"]["station"]["frequencies_mhz"] == [first[2], second[2]]
+
+
+_QOS = {"wmm_enabled": "1", "wmm_ac_be_aifs": "3", "wmm_ac_be_cwmin": "4", "wmm_ac_be_cwmax": "10",
+        "wmm_ac_be_txop_limit": "0", "basic_rates": "60 120 240",
+        "supported_rates": "60 90 120 180 240 360 480 540"}
+_VHT_80 = {"ieee80211n": "1", "ht_capab": "[SHORT-GI-20][HT40+][SHORT-GI-40]", "ieee80211ac": "1",
+           "vht_capab": "[SHORT-GI-80][MAX-A-MPDU-LEN-EXP7]", "vht_oper_chwidth": "1",
+           "vht_oper_centr_freq_seg0_idx": "42"}
+_HE_80 = {"ieee80211ax": "1", "he_oper_chwidth": "1", "he_oper_centr_freq_seg0_idx": "42"}
+_HT = {"ieee80211n": "1", "ht_capab": "[SHORT-GI-20]"}
+#: What hostapd is told of each medium's physical layer, and of nothing else.
+OFFERS: dict[str, dict[str, str]] = {
+    "802.11g": {}, "802.11n": {}, "802.11n-ht20": _QOS | _HT,
+    "802.11n-ht40": _QOS | _HT | {"ht_capab": "[SHORT-GI-20][HT40+][SHORT-GI-40]"},
+    "802.11ac": _QOS | _VHT_80, "802.11ac-non-ht": _QOS, "802.11ax": _QOS | _VHT_80 | _HE_80,
+    "802.11ax-20": _QOS | _HT | {"ieee80211ax": "1", "he_oper_chwidth": "0",
+                                 "he_oper_centr_freq_seg0_idx": "0"}}
+
+
+def test_hostapd_offers_the_mediums_physical_layer(tmp_path: Path) -> None:
+    """All media at once: 802.11g has no such setting, and WEP's medium has QoS without HT."""
+    def access_point(name: str) -> dict[str, dict[str, Any]]:
+        described = make_inventory(load_network("two-subnets"), with_medium(name))
+        node = described["all"]["hosts"]["ap-a"]["node"]
+        return {"access_point": {"ap-a": {"address": node["address"], **node["access_point"]}}}
+
+    layers = load_named("M2").layers.model_dump(mode="json")
+    render(tmp_path / "scratch", [
+        Job(layers, tmp_path / name, tmp_path / "pki", nodes=access_point(name))
+        for name in OFFERS])
+    for name, offers in OFFERS.items():
+        written = settings(tmp_path / name / "ap-a" / "hostapd.conf")
+        told = {key: value for key, value in written.items() if key.startswith(
+            ("ieee80211n", "ieee80211a", "ht_", "vht_", "he_", "wmm_", "basic_", "supported_"))}
+        assert told.pop("wmm_ac_be_acm", "0") == "0"
+        assert told == offers, name
 
 
 @pytest.mark.parametrize(("changes", "timers"), [
@@ -98,11 +161,76 @@ def test_nodes_without_duty_or_address() -> None:
     assert hosts["tap"]["node"] == {"name": "tap", "duties": ["tap"]}
 
 
-@pytest.mark.parametrize("policy", ["P1", "P12"])
-def test_what_a_run_renders_fits_what_roles_specify(policy: str, tmp_path: Path) -> None:
+def test_radius_server_asks_the_node_with_the_duty_of_an_ocsp_responder() -> None:
+    """Where no node has it, the server asks a responder on its own node."""
+    network = load_network(str(PROJECT / "examples/scenarios/one-cell-ocsp.yml"))
+    inventory = make_inventory(network)["all"]
+    assert [*inventory["children"]["ocsp_responder"]["hosts"]] == ["responder"]
+    hosts = inventory["hosts"]
+    assert hosts["radius"]["node"]["radius_server"]["ocsp_address"] == "10.9.2.2"
+    assert hosts["responder"]["node"]["ocsp_responder"]["address"] == "10.9.2.2"
+    campus = make_inventory(load_network("campus"))["all"]["hosts"]
+    assert "ocsp_address" not in campus["radius"]["node"]["radius_server"]
+
+
+def test_a_radius_server_of_its_own_has_the_access_points_as_clients() -> None:
+    """They ask it, and not their gateway; the gateway has the station's tunnels and leases."""
+    hosts = make_inventory(load_network("campus"))["all"]["hosts"]
+    assert [client["name"] for client in hosts["radius"]["node"]["radius_server"][
+        "radius_clients"]] == ["ap-1", "ap-2"]
+    assert hosts["ap-2"]["node"]["access_point"]["radius_address"] == "10.9.0.2"
+    gateway = hosts["gw"]["node"]
+    assert "home_agent" not in gateway and "radius_clients" not in gateway["gateway"]
+    assert gateway["gateway"]["mobile_nodes"] == [{"name": "laptop", "address": "10.1.0.12"}]
+    assert gateway["dhcp_server"]["interfaces"] == [{
+        "name": "lan0", "subnet": "10.1.0.0", "mask": "255.255.255.0", "leases": [{
+            "name": "laptop", "mac": "02:00:00:00:1a:00", "address": "10.1.0.12",
+            "gateway": "10.1.0.1"}]}]
+
+
+def test_each_daemon_is_on_the_node_of_its_duty(tmp_path: Path) -> None:
+    """With a tunnel, RadSec and MACsec: RADIUS far away, all else on the gateway."""
+    conf = asyncio.run(render_policy(load_named("M12"), load_network("campus"),
+                                     secrets.make_secrets(), work=tmp_path, name="M12",
+                                     mount="/mount"))
+    of_node = {folder.name: {file.name for file in folder.iterdir()} for folder in conf.iterdir()}
+    assert of_node["radius"] == {"freeradius", "radsec", "run"}
+    assert of_node["gw"] == {"dnsmasq.conf", "macsec.conf", "run", "strongswan.conf", "swanctl"}
+    assert "pass-leases" in (conf / "gw/swanctl/swanctl.conf").read_text()
+    assert "src_ipaddr = 10.1.0.2\n" in (conf / "ap-1/radius_proxy/proxy.conf").read_text()
+    assert "intranet" not in of_node
+
+
+def test_a_home_agent_may_have_its_radius_server_elsewhere(tmp_path: Path) -> None:
+    """Then it runs none of its own; where it is a gateway too, one node has both."""
+    network = load_network("two-subnets")
+    nodes = dict(network.nodes)
+    nodes["cn-a"] = replace(nodes["cn-a"], duties=["correspondent", "radius_server"])
+    nodes["ap-a"] = replace(nodes["ap-a"], radius_server="cn-a", gateway="10.1.0.1")
+    conf = asyncio.run(render_policy(
+        load_named("M5"), replace(network, nodes=nodes),
+        secrets.make_secrets(), work=tmp_path, name="M5", mount="/mount"))
+    assert {folder.name for folder in conf.iterdir() if (folder / "freeradius").exists()} == {
+        "cn-a", "ha-b"}
+    campus = load_network("campus")
+    office = {name: replace(node, radius_server="gw") if name.startswith("ap-") else node
+              for name, node in campus.nodes.items()}
+    office["gw"] = replace(office["gw"], duties=["gateway", "dhcp_server", "radius_server"])
+    conf = asyncio.run(render_policy(
+        load_named("M12"), replace(campus, nodes=office),
+        secrets.make_secrets(), work=tmp_path, name="M12", mount="/mount"))
+    assert {"freeradius", "radsec", "swanctl", "dnsmasq.conf"} <= {
+        file.name for file in (conf / "gw").iterdir()}
+    assert (conf / "gw/freeradius/pki/cert.pem").exists()
+    assert not (conf / "radius").exists()
+
+
+@pytest.mark.parametrize(("policy", "network"), [
+    ("P1", "two-subnets"), ("P12", "two-subnets"), ("M12", "campus")])
+def test_what_a_run_renders_fits_what_roles_specify(policy: str, network: str,
+                                                    tmp_path: Path) -> None:
     """A run leaves that out; asked for, it finds nothing, and every file is as it was."""
-    known = {entry.id: entry for entry in load_all()}
-    conf = asyncio.run(render_policy(known[policy], load_network("two-subnets"),
+    conf = asyncio.run(render_policy(load_named(policy), load_network(network),
                                      secrets.make_secrets(),
                                      work=tmp_path, name="first", mount="/mount"))
     said = subprocess.run(
@@ -171,16 +299,21 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
         spoilt = [key for key in station if station[key] != made["network"][key]]
         spoilt += [key for key, value in own.items() if made["station"][key] != value]
         spoilt += [key for key in ("peers", "proxies") if made["gateway"][key] != "known"]
+        spoilt += ["revocation"] * (made["gateway"]["revocation"] != "checked")
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
         spoilt += ["subscriber"] * (made["hss"] != made["subscriber"])
         spoilt += ["cak"] * (made["gateway"]["cak"] != made["wires"]["cak"])
-        in_the_machine = {*unprotected._CONTROLS, *attacking.ATTACKS, "second-in-clear",
-                          attempts.GUESSING, unprotected.UNREGISTERED, unprotected.DENIED,
-                          unprotected.LOSSY, unprotected.LEAVES,
-                          unprotected.FEWER, unprotected.LEFT_OVER}
+        in_the_machine = {*fault_injection._CONTROLS, *attacks.ATTACKS, "second-in-clear",
+                          attacks.GUESSING, fault_injection.UNREGISTERED, fault_injection.DENIED,
+                          fault_injection.LOSSY, fault_injection.LEAVES,
+                          fault_injection.FEWER, fault_injection.LEFT_OVER,
+                          fault_injection.NEAR_SERVER, fault_injection.STATIC_ADDRESS,
+                          fault_injection.FRAGMENTS, fault_injection.STEADY_SERVER,
+                          fault_injection.OVER_THE_AIR,
+                          radius.FIRST_SERVER_RUNS}
         others = (fault.policy is not None) + (name in in_the_machine)
         assert len(spoilt) + len(fault.withhold) + others == 1, name
-    assert unprotected._CONTROLS.keys() < FAULTS.keys()
+    assert fault_injection._CONTROLS.keys() < FAULTS.keys()
 
 
 def test_without_a_control_nothing_is_spoilt() -> None:
@@ -189,7 +322,7 @@ def test_without_a_control_nothing_is_spoilt() -> None:
         made = secrets.make_secrets(fault)
         assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
         assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known",
-                                   **made["wires"]}
+                                   "revocation": "checked", **made["wires"]}
         assert len(set(made["mobile_ip"].values())) == 1
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PATIENCE_S, PROJECT
-from guest import air_module
+from guest import kernel
 from harness.commands import doctor
 from plans import plan_of
 from qemu_box import missing
@@ -23,7 +23,7 @@ MODULE = PROJECT / "guest/module"
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where the kernel would say which module it has loaded; there is none yet."""
-    monkeypatch.setattr(air_module, "LOADED", tmp_path / "version")
+    monkeypatch.setattr(kernel, "LOADED_MODULE_VERSION", tmp_path / "version")
     return tmp_path / "version"
 
 
@@ -39,7 +39,7 @@ def test_only_this_code_is_the_air(loaded: Path) -> None:
     loaded.write_text("0123456789abcdef\n")
     assert airs() == {"queue"}
     assert "other code (0123456789abcdef)" in doctor._check_host_medium().remedy
-    loaded.write_text(air_module.compute_version() + "\n")
+    loaded.write_text(kernel.compute_module_version() + "\n")
     assert airs() == {"dcf"} and doctor._check_host_medium().ok
     assert plan_of(on="host").digest != plan_of().digest
 
@@ -48,7 +48,7 @@ def test_the_version_is_of_all_its_code(monkeypatch: pytest.MonkeyPatch, tmp_pat
     """What builds it and what asks for it count the same, and each file of C counts."""
     for name in ("module", "sources"):
         shutil.copytree(PROJECT / "guest" / name, tmp_path / name)
-    monkeypatch.setattr(air_module, "HERE", tmp_path)
+    monkeypatch.setattr(kernel, "HERE", tmp_path)
     seen = set[str]()
     files = sorted(tmp_path.rglob("*.[ch]"))
     assert {path.name for path in files} >= {"sch_dcf.c", "dcf_core.h", "older.h"}
@@ -57,7 +57,7 @@ def test_the_version_is_of_all_its_code(monkeypatch: pytest.MonkeyPatch, tmp_pat
             file.write_text(file.read_text() + "\n")
         said = subprocess.run([str(tmp_path / "module/version.sh")], text=True, check=True,
                               capture_output=True).stdout.strip()
-        assert said == air_module.compute_version()
+        assert said == kernel.compute_module_version()
         seen.add(said)
     assert len(seen) == 1 + len(files)
 
@@ -97,4 +97,4 @@ def test_it_builds_for_kernels_whose_headers_are_here(tmp_path: Path) -> None:
         module = tmp_path / makefile.parts[3] / "sch_dcf.ko"
         subprocess.run([str(MODULE / "build.sh"), makefile.parts[3], str(module)], check=True,
                        capture_output=True, timeout=PATIENCE_S)
-        assert f"version={air_module.compute_version()}\0".encode() in module.read_bytes()
+        assert f"version={kernel.compute_module_version()}\0".encode() in module.read_bytes()

@@ -17,7 +17,7 @@ import pytest
 import doc_commands
 from conftest import PROJECT, checks
 from guest import box
-from guest.commands import BuildError
+from guest.build import BuildError
 from keyed import changing
 from qemu_box import Box, missing
 
@@ -63,9 +63,9 @@ def unpack(made: Path, folder: Path) -> None:
 
 def test_the_entry_points_packages_are_found() -> None:
     """What goes into the box is what ./qop asks for; another form of that line is noticed."""
-    assert "mmdebstrap" in box.entry_packages((PROJECT / "qop").read_text())
+    assert "mmdebstrap" in box.parse_entry_packages((PROJECT / "qop").read_text())
     with pytest.raises(BuildError, match="packages="):
-        box.entry_packages('packages="other"\n')
+        box.parse_entry_packages('packages="other"\n')
 
 
 def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
@@ -81,7 +81,7 @@ def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
         ("qop", "# The one entry point", "# The entry point"), ("qop", "'git chromium", "'git"),
         ("qop", "# Another lock file", "# Another file"),
         ("guest/box.py", "# Packages of a complete machine", "# Packages of a machine"),
-        ("guest/box.py", '"""Build `qop.box` in a folder', '"""Build it in a folder'),
+        ("guest/box.py", '"""Build the Vagrant box', '"""Build a Vagrant box'),
         ("guest/box.py", '"wheels": 20', '"wheels": 21')]
     deeds = [
         ("qop", "packages='python3 ", "packages='python3 hello "),
@@ -101,9 +101,9 @@ def test_the_key_follows_what_goes_in(monkeypatch, tmp_path) -> None:
 
 def test_an_entry_point_of_another_form_is_noticed() -> None:
     """One that sets itself up otherwise is not taken for the same."""
-    assert len(box.setup_functions((PROJECT / "qop").read_text())) == len(box.SET_UP)
+    assert len(box.parse_setup_functions((PROJECT / "qop").read_text())) == len(box.SET_UP)
     with pytest.raises(BuildError, match="find_environment"):
-        box.setup_functions("")
+        box.parse_setup_functions("")
 
 
 @pytest.mark.skipif(bool(missing(["modprobe"])), reason="modprobe is not installed (Debian: kmod)")

@@ -19,11 +19,10 @@ from typing import Any
 
 import pytest
 
-from guest.image import Image, ensure_image
+from bench.medium import MediumTrial, make_one_cell_network
+from guest.image import GuestImage, ensure_image
 from guest_bench import Bench
-from harness.engine.code import give_code
-from harness.engine.machine import TESTBED_PYTHON
-from harness.selftest.medium_bench import MediumTrial, one_cell
+from harness.engine.machine import TESTBED_PYTHON, link_worker_code
 
 pytestmark = pytest.mark.guest
 #: A host that is busy with something else disturbs a figure now and then, a broken clock each time.
@@ -120,7 +119,7 @@ for name in ("A", "B", "C"):
 
 
 @pytest.fixture(scope="session")
-def image() -> Image:
+def image() -> GuestImage:
     """The real image, built if this machine has none."""
     found = ensure_image()
     assert found.processor_clock, "the pinned kernel has the processor clock"
@@ -128,7 +127,7 @@ def image() -> Image:
 
 
 @pytest.fixture
-def bench(image: Image, tmp_path: Path) -> Bench:
+def bench(image: GuestImage, tmp_path: Path) -> Bench:
     """A place to boot guests at."""
     return Bench(image, tmp_path)
 
@@ -524,11 +523,12 @@ print(json.dumps(done.returncode != 0))
 CELL = '''
 from contextlib import ExitStack
 from pathlib import Path
-from measure.air import Trial
+from measure.load.medium_load import MediumTrialNetwork
 
 subprocess.run(["ip", "link", "set", "hwsim0", "up"], check=True)
 cell = ExitStack()
-trial = cell.enter_context(Trial(json.loads(Path("/host/trial.json").read_text()), Path("/host")))
+trial = cell.enter_context(MediumTrialNetwork(
+    json.loads(Path("/host/trial.json").read_text()), Path("/host")))
 STATION, ACCESS_POINT, AGENT = "a1", "ap-a", "ha-a"
 for node in (STATION, ACCESS_POINT, AGENT):
     run("ip", "netns", "attach", node, str(trial.testbed.node(node).pid))
@@ -587,8 +587,8 @@ def stream(node, factor, count, pause_s):
 @pytest.fixture
 def cell(bench: Bench) -> Bench:
     """A place to boot guests at that find code and a cell of stations and their agent there."""
-    give_code(bench.job)
-    trial = MediumTrial(one_cell(), None, protected=True)
+    link_worker_code(bench.job)
+    trial = MediumTrial(make_one_cell_network(), None, protected=True)
     (bench.job / "trial.json").write_text(json.dumps(asdict(trial)))
     return bench
 

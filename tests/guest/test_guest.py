@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from conftest import PATIENCE_S, PROJECT
-from guest import kernel, mininet_wifi, progress, root
-from guest.cache import Store, cache_root, key_of
-from guest.commands import BuildError, Commands
-from guest.processes import tied_command
+from guest import build, kernel, root, root_variants
+from guest.build import BuildCommands, BuildError
+from guest.cache import BuildStore, cache_root, hash_inputs
+from guest.processes import build_tied_command
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -39,8 +39,8 @@ def test_key_changes_with_each_input():
     """Every input's name and content counts, and so does where one ends."""
     base = {"a": b"1", "b": b"2"}
     others = [{"a": b"1"}, {"a": b"1", "b": b"3"}, {"a": b"1", "c": b"2"}, {"a": b"12", "b": b""}]
-    assert len({key_of(inputs) for inputs in [base, *others]}) == 5
-    assert key_of(base) == key_of(dict(reversed(base.items())))
+    assert len({hash_inputs(inputs) for inputs in [base, *others]}) == 5
+    assert hash_inputs(base) == hash_inputs(dict(reversed(base.items())))
 
 
 def _append(path: Path) -> None:
@@ -54,14 +54,15 @@ def test_real_keys_follow_their_files(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel, "HERE", tmp_path / "guest")
     monkeypatch.setattr(root, "HERE", tmp_path / "guest")
     monkeypatch.setattr(root, "PROJECT", tmp_path)
-    for module, name in ((root, "testbed"), (mininet_wifi, "mininet_wifi")):
-        monkeypatch.setattr(module, "ROLE", tmp_path / f"ansible/roles/{name}")
-        monkeypatch.setattr(module, "PLAYBOOK", tmp_path / f"ansible/{name}.yml")
+    for module, prefix, name in ((root, "", "testbed"),
+                                 (root_variants, "MININET_WIFI_", "mininet_wifi")):
+        monkeypatch.setattr(module, f"{prefix}ROLE", tmp_path / f"ansible/roles/{name}")
+        monkeypatch.setattr(module, f"{prefix}PLAYBOOK", tmp_path / f"ansible/{name}.yml")
     kernel_key, root_key = kernel.key(), root.key()
-    variant = mininet_wifi.WithMininetWifi()
+    variant = root_variants.RootWithMininetWifi()
     variant_key = variant.key()
     assert variant_key != root_key
-    assert mininet_wifi.WithMininetWifi("elsewhere").key() == variant_key
+    assert root_variants.RootWithMininetWifi("elsewhere").key() == variant_key
     for name in ("kernel.config", "kernel.sh"):
         _append(tmp_path / "guest" / name)
         assert kernel.key() != kernel_key
@@ -85,7 +86,7 @@ def test_real_keys_follow_their_files(tmp_path, monkeypatch):
         assert variant.key() != variant_key, name
         root_key, variant_key = root.key(), variant.key()
     for name in (
-        "guest/mininet_wifi.py",
+        "guest/root_variants.py",
         "ansible/mininet_wifi.yml",
         "ansible/roles/mininet_wifi/defaults/main.yml",
         "ansible/roles/mininet_wifi/tasks/install.yml",
@@ -99,7 +100,7 @@ def test_real_keys_follow_their_files(tmp_path, monkeypatch):
 
 def test_built_once(tmp_path):
     """The second call finds what the first made."""
-    store = Store(tmp_path, "thing")
+    store = BuildStore(tmp_path, "thing")
     assert store.find_build("k") is None
     place = store.find_or_build("k", write_build("one"))
     assert store.find_or_build("k", write_build("two")) == place == store.find_build("k")
@@ -109,7 +110,7 @@ def test_built_once(tmp_path):
 
 def test_half_build_is_never_used(tmp_path):
     """No manifest, a truncated file or a broken manifest: not there, and built anew."""
-    store = Store(tmp_path, "thing")
+    store = BuildStore(tmp_path, "thing")
     (tmp_path / "k").mkdir()
     (tmp_path / "k/file").write_text("half")
     assert store.find_build("k") is None
@@ -129,7 +130,7 @@ def test_failed_build_leaves_nothing(tmp_path, error):
         (folder / "file").write_text("half")
         raise error
 
-    store = Store(tmp_path, "thing")
+    store = BuildStore(tmp_path, "thing")
     with pytest.raises(type(error)):
         store.find_or_build("k", build)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
@@ -141,7 +142,7 @@ def _build_slowly(folder: Path, done_after_s: float) -> None:
         time.sleep(done_after_s)
         return write_build(str(os.getpid()))(unfinished)
 
-    Store(folder, "thing").find_or_build("k", build)
+    BuildStore(folder, "thing").find_or_build("k", build)
 
 
 def _until(condition, seconds: float = PATIENCE_S) -> None:
@@ -157,7 +158,7 @@ def test_two_at_once(tmp_path):
     first.start()
     _until(lambda: list(tmp_path.glob(".unfinished-*/file")))
     said = []
-    place = Store(tmp_path, "thing").find_or_build("k", write_build("second"), said.append)
+    place = BuildStore(tmp_path, "thing").find_or_build("k", write_build("second"), said.append)
     first.join()
     assert (place / "file").read_text() == str(first.pid)
     assert said[0] == f"waiting for process {first.pid}, which builds the thing"
@@ -170,7 +171,7 @@ def test_orphan_is_removed(tmp_path):
     _until(lambda: list(tmp_path.glob(".unfinished-*/file")))
     first.kill()
     first.join()
-    store = Store(tmp_path, "thing")
+    store = BuildStore(tmp_path, "thing")
     assert store.find_build("k") is None
     store.find_or_build("k", write_build("second"))
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "k"]
@@ -188,7 +189,7 @@ def test_cache_folder():
 
 def test_failing_command_shows_the_logs_end(tmp_path):
     """The error has the last lines and the log's name; the log has everything."""
-    commands = Commands("thing", tmp_path / "log")
+    commands = BuildCommands("thing", tmp_path / "log")
     with pytest.raises(BuildError) as caught:
         commands.run(["sh", "-c", "seq 100; echo broken >&2; exit 3"])
     text = str(caught.value)
@@ -200,9 +201,9 @@ def test_failing_command_shows_the_logs_end(tmp_path):
 
 def test_log_is_of_who_builds(tmp_path):
     """Who waits for another's build of the same leaves its log alone; a new build begins anew."""
-    builder = Commands("thing", tmp_path / "log")
+    builder = BuildCommands("thing", tmp_path / "log")
     builder.run(["echo", "first"])
-    waiting = Commands("thing", tmp_path / "log")
+    waiting = BuildCommands("thing", tmp_path / "log")
     builder.run(["echo", "second"])
     assert (tmp_path / "log").read_text().splitlines()[1::2] == ["first", "second"]
     waiting.run(["echo", "another"])
@@ -211,7 +212,7 @@ def test_log_is_of_who_builds(tmp_path):
 
 def test_stopped_command(tmp_path):
     """Stopping ends the running command, and nothing else is started."""
-    commands = Commands("thing", tmp_path / "log")
+    commands = BuildCommands("thing", tmp_path / "log")
     with pytest.raises(BuildError, match="was stopped"):
         commands.run(["sh", "-c", "echo on; sleep 60"], each_line=lambda _: commands.stop())
     with pytest.raises(BuildError, match="was stopped"):
@@ -225,9 +226,9 @@ def test_what_is_tied_to_who_has_ended_never_begins(tmp_path):
     late.write_text('#!/bin/sh\nwhile kill -0 "$STARTER"; do sleep 0.01; done 2>/dev/null\n'
                     f'{shutil.which("setpriv")} "$@"\necho "$?" >{tmp_path}/status\n')
     late.chmod(0o755)
-    start = ("import os, subprocess, sys; from guest.processes import tied_command; "
+    start = ("import os, subprocess, sys; from guest.processes import build_tied_command; "
              "os.environ['STARTER'] = str(os.getpid()); "
-             "subprocess.Popen([*tied_command('KILL'), 'touch', sys.argv[1]])")
+             "subprocess.Popen([*build_tied_command('KILL'), 'touch', sys.argv[1]])")
     path = f"{late.parent}:{os.environ['PATH']}"
     subprocess.run([sys.executable, "-c", start, tmp_path / "begun"], check=True, cwd=PROJECT,
                    env={**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT)})
@@ -236,7 +237,7 @@ def test_what_is_tied_to_who_has_ended_never_begins(tmp_path):
         assert time.monotonic() < until
         time.sleep(0.01)
     assert not (tmp_path / "begun").exists()
-    subprocess.run([*tied_command("KILL"), "touch", tmp_path / "begun"], check=True)
+    subprocess.run([*build_tied_command("KILL"), "touch", tmp_path / "begun"], check=True)
     assert (tmp_path / "begun").exists()
 
 
@@ -259,6 +260,8 @@ def test_every_patch_says_what_it_is_for():
 def _apply(tmp_path: Path, must: str, source: str,
            reason: str = "Why.") -> tuple[int, str, list[str]]:
     """What the build's own lines do with two patches: how they end, what they say, what is left."""
+    if shutil.which("patch") is None:
+        pytest.skip("needs patch")
     text = (PROJECT / "guest/kernel.sh").read_text()
     lines = text[text.index("echo '@stage patch'"):text.index("echo '@stage configure'")]
     (tmp_path / "patches").mkdir()
@@ -334,8 +337,8 @@ def test_upstream_is_fetched_at_its_revision(upstream, tmp_path):
     place, revisions = upstream
     for number, version in zip(revisions, ("2.6", "2.7"), strict=True):
         tree = tmp_path / version
-        commands = Commands("variant", tmp_path / "log")
-        assert mininet_wifi._fetch_revision(str(place), number, tree, commands) == version
+        commands = BuildCommands("variant", tmp_path / "log")
+        assert root_variants._fetch_mininet_wifi(str(place), number, tree, commands) == version
         assert version in (tree / "mn_wifi/net.py").read_text()
         assert not (tree / ".git").exists()
 
@@ -348,8 +351,8 @@ def test_upstream_out_of_reach_is_one_line(upstream, tmp_path, source, reason):
     """A source that is none, or lacks the revision: what git said, and what to do."""
     del upstream
     with pytest.raises(BuildError) as caught:
-        mininet_wifi._fetch_revision(str(tmp_path / source), "0" * 40, tmp_path / "tree",
-                                     Commands("variant", tmp_path / "log"))
+        root_variants._fetch_mininet_wifi(str(tmp_path / source), "0" * 40, tmp_path / "tree",
+                                          BuildCommands("variant", tmp_path / "log"))
     said = str(caught.value)
     assert said.startswith(f"{tmp_path / source}: Mininet-WiFi cannot be fetched from there")
     assert reason in said
@@ -360,17 +363,18 @@ def test_upstream_out_of_reach_is_one_line(upstream, tmp_path, source, reason):
 def test_the_roles_settings_are_read():
     """Revision and address stand in the role, once; a full revision of 40 digits."""
     defaults = (PROJECT / "ansible/roles/mininet_wifi/defaults/main.yml").read_text()
-    assert re.fullmatch("[0-9a-f]{40}", mininet_wifi.parse_setting(defaults, "revision"))
-    assert mininet_wifi.parse_setting(defaults, "source").startswith("https://")
+    assert re.fullmatch("[0-9a-f]{40}",
+                        root_variants.parse_mininet_wifi_setting(defaults, "revision"))
+    assert root_variants.parse_mininet_wifi_setting(defaults, "source").startswith("https://")
     assert "rfkill" in root.parse_packages(defaults, "mininet_wifi_packages")
     with pytest.raises(BuildError, match="mininet_wifi_revision"):
-        mininet_wifi.parse_setting("", "revision")
+        root_variants.parse_mininet_wifi_setting("", "revision")
 
 
 def test_progress():
     """Remaining time follows the usual times, and counted items once there are enough."""
     now = [0.0]
-    track = progress.Track("kernel", {"fetch": 10, "compile": 100}, lambda: now[0])
+    track = build.BuildProgress("kernel", {"fetch": 10, "compile": 100}, lambda: now[0])
     assert track.remaining_s() == 110
     now[0] = 4
     assert track.remaining_s() == 106
@@ -379,7 +383,7 @@ def test_progress():
     for _ in range(10):
         track.count_item()
     assert track.remaining_s() == pytest.approx(160)
-    status = progress.status_of([track])
+    status = build.summarize_progress([track])
     assert status.text == "kernel: compile 10/50"
     assert status.fraction == pytest.approx(44 / (44 + 160))
     track.finish()

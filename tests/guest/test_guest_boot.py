@@ -18,8 +18,8 @@ import pytest
 
 import tracing
 from conftest import PATIENCE_S, PROJECT
-from guest.boot import Exit, GuestError, boot_guest, can_hold, is_in_memory
-from guest.image import Image, ensure_image
+from guest.boot import ExitStatus, GuestError, boot_guest, has_room_for, is_in_memory
+from guest.image import GuestImage, ensure_image
 from guest.processes import list_members, move_to_processor
 from guest_bench import Bench
 
@@ -29,7 +29,7 @@ SHELL = ("/bin/sh", "-c")
 
 
 @pytest.fixture(scope="session")
-def image() -> Image:
+def image() -> GuestImage:
     """The real image, built if this machine has none."""
     return ensure_image()
 
@@ -47,7 +47,7 @@ async def test_runs_a_command(bench):
     output, end = await bench.run(*SHELL, script)
     release = bench.image.manifest["kernel"]["version"].split("-")[0] + "-qop"
     assert output.splitlines() == ["here", release, "qop", "256"]
-    assert end == Exit(7, None)
+    assert end == ExitStatus(7, None)
     assert not end.ok
     assert "aside" in (bench.folder / "console.log").read_text()
     assert (bench.job / "left").read_text() == "x\n"
@@ -55,12 +55,12 @@ async def test_runs_a_command(bench):
 
 @pytest.mark.guest
 async def test_worker_is_the_default(bench):
-    """Without a command it is measure.worker from the shared code, on the shared folder."""
-    package = bench.job / "code/measure"
+    """Without a command it is measure.agent.worker from the shared code, on the shared folder."""
+    package = bench.job / "code/measure/agent"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "worker.py").write_text(
-        "import sys, json, mininet.net, pyroute2, vici\n"
+        "import sys, json, mininet.net, vici\n"
         "print(json.dumps([sys.argv[1:], sys.stdin.readline()]))\n"
     )
     guest = await boot_guest(
@@ -161,7 +161,7 @@ async def test_hung_guest_is_killed(bench):
         await guest.stdout.readline()
         assert list_members(guest.pid)
         end = await guest.kill("no answer for 30 s")
-    assert end == Exit(None, "no answer for 30 s")
+    assert end == ExitStatus(None, "no answer for 30 s")
     assert not list_members(guest.pid)
     assert not list((bench.folder / "scratch").iterdir())
 
@@ -280,6 +280,26 @@ async def test_virtual_time(bench):
     assert float(output.split()[0]) > 2592000
 
 
+#: Set the ticks of a clock read, and print the mean time between two reads in ns.
+READS = """
+import time, pathlib
+pathlib.Path("/sys/module/time/parameters/clock_read_ticks").write_text("{ticks}")
+begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+for _ in range(9999):
+    time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+print((time.clock_gettime_ns(time.CLOCK_MONOTONIC) - begin) / 10000)
+"""
+
+
+@pytest.mark.guest
+@pytest.mark.parametrize("ticks", [20, 1])
+async def test_clock_read_takes_as_many_ticks_as_set(bench, ticks):
+    """In virtual time a read takes ticks of 256 ns: 20 as usual, 1 for media with aggregates."""
+    output, end = await bench.run("python3", "-c", READS.format(ticks=ticks), clock="virtual")
+    assert end.ok
+    assert float(output) == pytest.approx(ticks * 256, rel=0.02)
+
+
 @pytest.mark.guest
 async def test_held_guest_does_nothing_until_released(image, tmp_path):
     """What is sent meanwhile is answered afterwards; in virtual time commands come by file."""
@@ -320,7 +340,7 @@ async def test_awkward_names(image, tmp_path):
     folder = tmp_path / "a b,c:d=e"
     folder.mkdir()
     output, end = await Bench(image, folder).run("echo", "it's here", "$HOME")
-    assert (output, end) == ("it's here $HOME\n", Exit(0, None))
+    assert (output, end) == ("it's here $HOME\n", ExitStatus(0, None))
 
 
 @pytest.mark.guest
@@ -336,11 +356,11 @@ async def test_unprivileged(image, tmp_path):
             "import asyncio, sys\n"
             "from pathlib import Path\n"
             "from guest.boot import boot_guest\n"
-            "from guest.image import Image\n"
+            "from guest.image import GuestImage\n"
             "async def main():\n"
             "    here = Path.cwd()\n"
             "    files = here / 'linux', here / 'root.squashfs'\n"
-            f"    image = Image(*files, {image.seccomp}, '', {{}})\n"
+            f"    image = GuestImage(*files, {image.seccomp}, '', {{}})\n"
             "    script = 'id -u; ip link add name d9 type dummy && echo made'\n"
             "    guest = await boot_guest(image, here / 'job', console_log=here / 'c',\n"
             "        scratch=here,\n"
@@ -363,12 +383,12 @@ async def test_unprivileged(image, tmp_path):
             timeout=PATIENCE_S,
             check=False,
         )
-    assert done.stdout == "0\nmade\n Exit(status=0, reason=None)\n", done.stderr
+    assert done.stdout == "0\nmade\n ExitStatus(status=0, reason=None)\n", done.stderr
 
 
 async def test_too_little_memory(tmp_path):
     """A guest that could not boot is refused in a line."""
-    image = Image(Path("linux"), Path("root"), True, "", {})
+    image = GuestImage(Path("linux"), Path("root"), True, "", {})
     with pytest.raises(GuestError, match="64 MB"):
         await boot_guest(image, tmp_path, memory_mb=8, console_log=tmp_path / "c", scratch=tmp_path)
     with pytest.raises(GuestError, match="can hold a guest"):
@@ -384,7 +404,7 @@ async def test_too_little_memory(tmp_path):
 ])
 async def test_kernel_without_processor_clock(tmp_path, manifest, reason):
     """A kernel that lacks the clock is refused in one line with the reason, and nothing starts."""
-    image = Image(Path("linux"), Path("root"), True, "", manifest)
+    image = GuestImage(Path("linux"), Path("root"), True, "", manifest)
     with pytest.raises(GuestError, match=reason) as caught:
         await boot_guest(image, tmp_path / "job", clock="processor", console_log=tmp_path / "c",
                          scratch=tmp_path)
@@ -399,6 +419,6 @@ def test_where_memory_may_go(tmp_path):
                               capture_output=True, text=True, check=True).stdout
         assert is_in_memory(place) == (said.strip() == "tmpfs")
     assert not is_in_memory(tmp_path / "nowhere")
-    assert can_hold(tmp_path, 1)
-    assert not can_hold(tmp_path, 1 << 40)
-    assert not can_hold(tmp_path / "nowhere", 1)
+    assert has_room_for(tmp_path, 1)
+    assert not has_room_for(tmp_path, 1 << 40)
+    assert not has_room_for(tmp_path / "nowhere", 1)

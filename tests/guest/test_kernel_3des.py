@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
-from guest.image import Image, ensure_image
+from guest.image import GuestImage, ensure_image
 from guest_bench import Bench
 
 pytestmark = pytest.mark.shareable
@@ -45,7 +45,7 @@ NIST = (bytes.fromhex("0123456789abcdef23456789abcdef01456789abcdef0123"), "a826
 
 
 @pytest.fixture(scope="session")
-def image() -> Image:
+def image() -> GuestImage:
     """The real image, built if this machine has none."""
     return ensure_image()
 

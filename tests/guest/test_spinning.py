@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from conftest import PATIENCE_S
-from guest.image import Image, ensure_image
-from guest.management import read_clock
+from guest.boot import read_guest_clock
+from guest.image import GuestImage, ensure_image
 from guest_bench import Bench
-from harness.engine import standstill
+from harness.engine import clock_watchdog
 from harness.engine.machine import TESTBED_PYTHON
 
 pytestmark = pytest.mark.guest
@@ -93,13 +93,13 @@ print(json.dumps([min(left), os.waitpid(child, 0)[1]]))
 
 
 @pytest.fixture(scope="session")
-def image() -> Image:
+def image() -> GuestImage:
     """The real image, built if this machine has none."""
     return ensure_image()
 
 
 @pytest.fixture
-def bench(image: Image, tmp_path: Path) -> Bench:
+def bench(image: GuestImage, tmp_path: Path) -> Bench:
     """A place to boot guests at."""
     return Bench(image, tmp_path)
 
@@ -135,16 +135,16 @@ async def test_program_that_takes_all_memory_is_ended_before_files_are_given_up(
 async def test_watch_ends_with_the_program_that_spins_without_its_kernel(
         bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """No clock moves where a program asks for nothing; the kernel tells both from outside."""
-    monkeypatch.setattr(standstill, "SHOWN_S", 1.0)
-    monkeypatch.setattr(standstill, "_ASK_S", 0.5)
-    monkeypatch.setattr(standstill, "_EVERY_S", 0.2)
-    shown: list[standstill.Standstill | None] = []
+    monkeypatch.setattr(clock_watchdog, "REPORTED_AFTER_S", 1.0)
+    monkeypatch.setattr(clock_watchdog, "_ASK_S", 0.5)
+    monkeypatch.setattr(clock_watchdog, "_EVERY_S", 0.2)
+    shown: list[clock_watchdog.Standstill | None] = []
     async with asyncio.timeout(PATIENCE_S), await bench.boot(
             str(TESTBED_PYTHON), "-c", "print('begun', flush=True)\nwhile True: pass",
             clock="virtual") as guest:
         await guest.stdout.readline()
-        found = await standstill.watch_clock(guest.pid, shown.append, ended_s=3.0)
-        clock = await read_clock(guest.pid)
+        found = await clock_watchdog.watch_clock(guest.pid, shown.append, ended_s=3.0)
+        clock = await read_guest_clock(guest.pid)
     assert found.program == "python3" and found.computed_s >= 3
     assert clock is not None and clock.at_s - (found.at_s or 0) < 0.05
     assert [each is not None for each in shown] == [True]

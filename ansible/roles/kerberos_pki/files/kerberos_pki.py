@@ -1,9 +1,11 @@
-"""Make the PKINIT certificates for all realms of a run, and install a node's.
+"""Create the certificates for Kerberos logins (PKINIT) of a run, and install a node's.
 
-The one unit in the store (`key_store`), `kerberos-BITS`, contains the anchor, a certificate for
-each KDC, the user's, and those that negative controls present instead.
+An Ansible role runs this program for each KDC and each client. The certificates are created once
+per run, in the folder `kerberos-BITS` of the store (`key_store`). They are the root certificate, a
+certificate for each KDC, the user's, and wrong ones, such as an expired one. Negative controls
+(deliberate faults, which must make the login fail) present the wrong ones.
 
-One line is printed for each unit that is created and each file that is written; none if all
+The program prints a line for each folder that it creates and each file that it writes, none if all
 existed already.
 """
 
@@ -37,7 +39,7 @@ _LONG = 0x80
 
 @dataclass(frozen=True)
 class Authority:
-    """An authority: a certificate and its key."""
+    """A certification authority: a certificate and its key."""
 
     certificate: x509.Certificate
     key: rsa.RSAPrivateKey
@@ -45,7 +47,7 @@ class Authority:
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of a certificate: common name, principals by realm, and purpose of the key."""
+    """The owner of a certificate: common name, principals by realm, and purpose of the key."""
 
     name: str
     principals: tuple[tuple[str, int, str], ...]
@@ -75,7 +77,7 @@ def principal_name(realm: str, kind: int, name: str) -> bytes:
 
 def certificate_builder(name: str, key: rsa.RSAPrivateKey, issuer: x509.Name | None,
                         *, is_expired: bool = False) -> x509.CertificateBuilder:
-    """Return a builder with the fields that every certificate has."""
+    """Return a certificate builder with the fields that every certificate has."""
     first, last = validity(is_expired=is_expired)
     own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     return x509.CertificateBuilder(
@@ -84,7 +86,10 @@ def certificate_builder(name: str, key: rsa.RSAPrivateKey, issuer: x509.Name | N
 
 
 def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    """Return the key usage, without which MIT's KDC reports "inconsistent key purpose"."""
+    """Return the key usage extension, which MIT's KDC requires.
+
+    Without it the KDC reports "inconsistent key purpose".
+    """
     return x509.KeyUsage(
         digital_signature=True, content_commitment=False, key_encipherment=not signs_certificates,
         data_encipherment=False, key_agreement=not signs_certificates,
@@ -93,7 +98,7 @@ def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def make_authority(name: str, bits: int) -> Authority:
-    """Create a self-signed authority."""
+    """Create a self-signed certification authority."""
     key = rsa.generate_private_key(65537, bits)
     made = (certificate_builder(name, key, None)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -103,7 +108,7 @@ def make_authority(name: str, bits: int) -> Authority:
 
 def write_certificate(folder: Path, file: str, subject: Subject, signer: Authority,
                       bits: int) -> None:
-    """Write a key and its certificate, as FILE.key and FILE.pem."""
+    """Write a key and its certificate to a folder, as FILE.key and FILE.pem."""
     key = rsa.generate_private_key(65537, bits)
     names = [x509.OtherName(PRINCIPAL_NAME, principal_name(*principal))
              for principal in subject.principals]
@@ -120,7 +125,7 @@ def write_certificate(folder: Path, file: str, subject: Subject, signer: Authori
 
 
 def make_certificates(folder: Path, realms: list[str], user: str, bits: int) -> None:
-    """Create all certificates of a run."""
+    """Create all Kerberos certificates of a run."""
     anchor, rogue = make_authority("realms", bits), make_authority("rogue", bits)
     for name, signer in (("ca", anchor), ("rogue-ca", rogue)):
         (folder / f"{name}.pem").write_bytes(signer.certificate.public_bytes(Encoding.PEM))
@@ -142,7 +147,7 @@ def make_certificates(folder: Path, realms: list[str], user: str, bits: int) -> 
 
 
 def files_of(kdc_of: str) -> dict[str, str]:
-    """Return the files for a node: name in the unit by name on the node."""
+    """Return the files that a node gets: file in the unit, by file on the node."""
     if kdc_of:
         return {"ca.pem": "ca.pem", **{f"kdc.{end}": f"kdc-{kdc_of}.{end}"
                                        for end in ("pem", "key")}}
@@ -151,7 +156,7 @@ def files_of(kdc_of: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Create what is missing, and install what is missing or differs."""
+    """Create missing certificates, and install those that a node lacks."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* What most of the kernel's files include; the compiler reads it once for all (Kbuild). */
 #include <linux/compiler-version.h>
 #include <linux/kconfig.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* What emulated radios tell the emulated air (net/sched/sch_dcf.c). */
 #ifndef __NET_DCF_H
 #define __NET_DCF_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * One channel of 802.11's distributed coordination function (IEEE 802.11-2007, 9.2), without a kernel.
  *
@@ -13,7 +13,8 @@
  * that it hears are silent, two that do not hear each other may overlap at a receiver, and the stronger
  * of two may come through (capture). Frames for one receiver go together where the medium aggregates
  * them; each is lost or not by itself, and a block acknowledgement says which. Access points that have
- * beacons send them as they fall due; nobody is told of them.
+ * beacons send them as they fall due; nobody is told of them. An aggregate is limited in frames, in length
+ * and in time (the last two as bits of its rate), and its frames begin no closer than receivers take them.
  *
  * Nothing here waits: dcf_advance() does what has happened by a time, dcf_next() says when something
  * will. It takes two calls a transmission, however many slots go by. Who includes this brings the
@@ -23,7 +24,7 @@
 #define DCF_CORE_H
 
 #define DCF_NEVER (~0ULL)
-#define DCF_MAX_QUEUE 64
+#define DCF_MAX_QUEUE 4096
 #define DCF_ANYBODY (~0U)
 
 /* Lengths are in nanoseconds; probabilities in units of 2^-32. */
@@ -47,7 +48,7 @@ struct dcf_config {
 	u32 timeout;		/* slots that who collided waits longer than others: ACKTimeout */
 	u32 capture;		/* how many 256ths stronger than all others a frame comes through; 0: never */
 	u32 aggregate;		/* frames that go together; 0 and 1: each goes alone */
-	u32 aggregate_bits;
+	u32 delimits;		/* whether a frame that goes alone has a delimiter, too (VHT, HE) */
 	u32 unused;
 };
 
@@ -57,7 +58,9 @@ struct dcf_rate {
 	u32 symbol_bits;	/* 0: bit by bit */
 	u32 symbol_ns;
 	u32 service_bits;
-	u32 unused;
+	u32 step_ns;		/* symbols take a multiple of that together; 0: as long as they are */
+	u32 aggregate_bits;	/* an aggregate, at most */
+	u32 spacing_bits;	/* from one frame of an aggregate to the next, at least */
 };
 
 enum dcf_fate { DCF_WAITS, DCF_HEARD, DCF_GIVEN_UP };
@@ -103,7 +106,8 @@ struct dcf_station {
 	u64 lost;
 	u64 delivered;
 	u64 given_up;
-	struct dcf_frame queue[DCF_MAX_QUEUE];
+	u32 room;		/* what follows stays when all else begins anew */
+	struct dcf_frame *queue;
 };
 
 struct dcf_channel {
@@ -142,9 +146,13 @@ static inline u32 dcf_draw(struct dcf_channel *channel, u32 cw)
 static u64 dcf_length(const struct dcf_rate *rate, u32 bits)
 {
 	bits += rate->service_bits;
-	if (rate->symbol_bits)
-		return rate->preamble_ns +
-		       (u64)((bits + rate->symbol_bits - 1) / rate->symbol_bits) * rate->symbol_ns;
+	if (rate->symbol_bits) {
+		u64 symbols = (u64)((bits + rate->symbol_bits - 1) / rate->symbol_bits) * rate->symbol_ns;
+
+		if (rate->step_ns)
+			symbols = div_u64(symbols + rate->step_ns - 1, rate->step_ns) * rate->step_ns;
+		return rate->preamble_ns + symbols;
+	}
 	return rate->preamble_ns + div64_u64(bits * 1000000000ULL, rate->bps);
 }
 
@@ -161,7 +169,9 @@ static inline bool dcf_hears(const struct dcf_channel *channel, u32 sender, u32 
 
 static inline struct dcf_frame *dcf_queued(struct dcf_station *station, u32 place)
 {
-	return &station->queue[(station->first + place) % DCF_MAX_QUEUE];
+	u32 at = station->first + place;
+
+	return &station->queue[at < station->room ? at : at - station->room];
 }
 
 static inline bool dcf_wants(const struct dcf_station *station)
@@ -183,24 +193,26 @@ static inline u64 dcf_due(const struct dcf_channel *channel, const struct dcf_st
 static u32 dcf_burst(struct dcf_channel *channel, struct dcf_station *station, u64 *length)
 {
 	struct dcf_frame *head = station->beacon ? &channel->beacon : dcf_queued(station, 0);
-	u32 together = 1, bits = head->bits, place;
+	u32 together = 1, before = 0, last = head->bits, place;
 
 	*length = head->length;
-	if (!bits || channel->is.aggregate < 2)
+	if (!last || channel->is.aggregate < 2)
 		return 1;
 	for (place = 1; place < station->waiting && together < channel->is.aggregate; place++) {
 		const struct dcf_frame *frame = dcf_queued(station, place);
+		u32 spaced = last > head->rate->spacing_bits ? last : head->rate->spacing_bits;
 
 		if (frame->fate == DCF_HEARD)
 			continue;
 		if (!frame->bits || frame->peer != head->peer ||
-		    bits + frame->bits > channel->is.aggregate_bits)
+		    before + spaced + frame->bits > head->rate->aggregate_bits)
 			break;
-		bits += frame->bits;
+		before += spaced;
+		last = frame->bits;
 		together++;
 	}
 	if (together > 1)
-		*length = dcf_length(head->rate, bits);
+		*length = dcf_length(head->rate, before + last);
 	return together;
 }
 
@@ -352,7 +364,7 @@ static void dcf_pop(struct dcf_channel *channel, u32 number, u64 at)
 	while (station->waiting && dcf_queued(station, 0)->fate != DCF_WAITS) {
 		struct dcf_frame frame = *dcf_queued(station, 0);
 
-		station->first = (station->first + 1) % DCF_MAX_QUEUE;
+		station->first = station->first + 1 < station->room ? station->first + 1 : 0;
 		station->waiting--;
 		if (frame.fate == DCF_HEARD) {
 			station->delivered++;

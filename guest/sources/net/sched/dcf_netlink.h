@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-/* What sch_dcf is told and tells by netlink; topologies/dcf.py packs the same. */
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What sch_dcf is told and tells by netlink; topologies/queueing_disciplines.py packs the same. */
 #ifndef DCF_NETLINK_H
 #define DCF_NETLINK_H
 
@@ -25,7 +25,7 @@ struct dcf_timing {
 	struct dcf_rate basic;	/* of frames to all, and of management frames */
 	u64 from_infrastructure;	/* bits of the classes whose frames to all go out as such */
 	s32 added_bytes;	/* what 802.11 adds to an Ethernet frame, less what it leaves out */
-	u32 unused;
+	s32 added_to_all_bytes;	/* the same of a frame to all, which has no QoS Control */
 };
 
 /* A station and an access point that reach each other otherwise than the medium says, both ways. */

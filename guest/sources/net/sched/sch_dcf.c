@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * One channel of 802.11 as a queueing discipline: dcf_core.h with frames, a clock and netlink.
  *
@@ -24,6 +24,7 @@
 struct dcf_sched {
 	struct dcf_channel channel;
 	struct dcf_timing timing;
+	struct dcf_frame *frames;	/* all stations' queues */
 	struct dcf_link *links;
 	u16 *link_of;		/* of a pair; 0: none, else one more than its place */
 	struct dcf_address *addresses;
@@ -78,6 +79,7 @@ static u32 dcf_link_loss(const struct dcf_link *link, u32 bytes)
 static void dcf_describe(const struct dcf_sched *q, u32 number, u32 bytes, struct dcf_frame *frame)
 {
 	const struct dcf_rate *rate = frame->to_all ? &q->timing.basic : &q->timing.data;
+	u32 among_bits;
 
 	frame->loss = q->channel.is.loss;
 	if (q->link_of && !frame->to_all && frame->peer < q->channel.stations) {
@@ -89,9 +91,10 @@ static void dcf_describe(const struct dcf_sched *q, u32 number, u32 bytes, struc
 		}
 	}
 	frame->rate = rate;
-	frame->length = dcf_length(rate, 8 * bytes);
+	among_bits = 8 * (round_up(bytes, 4) + 4);
+	frame->length = dcf_length(rate, q->channel.is.delimits && !frame->to_all ? among_bits : 8 * bytes);
 	if (q->channel.is.aggregate > 1 && !frame->to_all)
-		frame->bits = 8 * (round_up(bytes, 4) + 4);
+		frame->bits = among_bits;
 }
 
 static u32 dcf_class(const struct dcf_sched *q, const struct Qdisc *sch, u32 priority)
@@ -107,13 +110,15 @@ static int dcf_enqueue_skb(struct sk_buff *skb, struct Qdisc *sch, struct sk_buf
 	struct dcf_sched *q = qdisc_priv(sch);
 	struct dcf_frame frame = { .what = skb, .peer = skb->mark - 1 };
 	u32 number = dcf_class(q, sch, skb->priority);
+	s32 added_bytes;
 
 	frame.to_all = number < BITS_PER_TYPE(q->timing.from_infrastructure) &&
 		       q->timing.from_infrastructure & BIT_ULL(number) &&
 		       is_multicast_ether_addr(skb_mac_header(skb));
 	if (frame.to_all)
 		frame.peer = DCF_ANYBODY;
-	dcf_describe(q, number, max_t(s64, (s64)qdisc_pkt_len(skb) + q->timing.added_bytes, 0), &frame);
+	added_bytes = frame.to_all ? q->timing.added_to_all_bytes : q->timing.added_bytes;
+	dcf_describe(q, number, max_t(s64, (s64)qdisc_pkt_len(skb) + added_bytes, 0), &frame);
 	skb->mark = 0;
 	skb_orphan_partial(skb);
 	if (!dcf_enqueue(&q->channel, number, ktime_get_ns(), frame))
@@ -189,7 +194,7 @@ static void dcf_reset(struct Qdisc *sch)
 			struct dcf_station *station = &q->channel.station[i];
 			bool has_beacons = station->has_beacons;
 
-			memset(station, 0, offsetof(struct dcf_station, queue));
+			memset(station, 0, offsetof(struct dcf_station, room));
 			station->has_beacons = has_beacons;
 		}
 		dcf_init(&q->channel, q->channel.random);
@@ -207,6 +212,7 @@ static void dcf_destroy(struct Qdisc *sch)
 	}
 	qdisc_watchdog_cancel(&q->watchdog);
 	kvfree(q->channel.station);
+	kvfree(q->frames);
 	kvfree(q->channel.power);
 	kvfree(q->links);
 	kvfree(q->link_of);
@@ -299,6 +305,7 @@ static int dcf_init_sched(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	struct dcf_sched *q = qdisc_priv(sch);
 	struct nlattr *tb[TCA_DCF_MAX + 1];
 	struct dcf_told told;
+	u32 i;
 	int err;
 
 	q->sch = sch;
@@ -327,6 +334,13 @@ static int dcf_init_sched(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	q->channel.station = kvcalloc(told.stations, sizeof(*q->channel.station), GFP_KERNEL);
 	if (!q->channel.station)
 		return -ENOMEM;
+	q->frames = kvcalloc((size_t)told.stations * told.is.limit, sizeof(*q->frames), GFP_KERNEL);
+	if (!q->frames)
+		return -ENOMEM;
+	for (i = 0; i < told.stations; i++) {
+		q->channel.station[i].room = told.is.limit;
+		q->channel.station[i].queue = q->frames + (size_t)i * told.is.limit;
+	}
 	q->channel.stations = told.stations;
 	q->channel.is = told.is;
 	err = dcf_read_places(q, tb, &told);

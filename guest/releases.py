@@ -1,0 +1,43 @@
+"""List the Debian releases that a test network's virtual machine (guest) can run.
+
+Each `Release` has the suite (bookworm, trixie), its title, and the versions of Python and of the C
+library there. The builders of a guest's root file system take packages of this release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Release:
+    """A Debian release: its suite and title, and versions of what programs are compiled for.
+
+    - `python`: version of Python, for wheels of the worker's environment
+    - `c_library`: version of the C library, which compiled programs may need at most
+    """
+
+    suite: str
+    title: str
+    python: str
+    c_library: tuple[int, int]
+
+    @property
+    def archive_suites(self) -> tuple[str, str, str]:
+        """Return the names of the release and of its updates in Debian's archive."""
+        return self.suite, f"{self.suite}-updates", f"{self.suite}-security"
+
+    @property
+    def wheel_options(self) -> tuple[str, ...]:
+        """Return pip's options for wheels of the release's Python, without the processor."""
+        abi = f"cp{self.python.replace('.', '')}"
+        return ("--python-version", self.python, "--implementation", "cp", "--abi", abi,
+                "--abi", "abi3", "--abi", "none")
+
+
+BOOKWORM = Release("bookworm", "Debian 12", "3.11", (2, 36))
+TRIXIE = Release("trixie", "Debian 13", "3.13", (2, 41))
+#: Releases by suite, the default first.
+RELEASES: Mapping[str, Release] = {release.suite: release for release in (BOOKWORM, TRIXIE)}
+DEFAULT = BOOKWORM
