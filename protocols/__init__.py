@@ -1,1 +1,1 @@
-"""Protocols without a free implementation, each as socket-free logic and a thin program."""
+"""Protocols that have no free implementation: logic without sockets, and programs that run it."""

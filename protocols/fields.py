@@ -1,6 +1,9 @@
-"""Strict reader of JSON objects.
+"""Read JSON configuration files strictly: unknown keys and wrong types are refused.
 
-Every key has a type. An unknown key is refused with a one-line message.
+The programs of all protocols use this module. `read_json` reads a file. `Fields` takes a JSON
+object. Its method `take` returns the value of a key, converted by a function such as
+`parse_address` or `whole_number(0, 65535)`. Its method `end` refuses keys that remain. A mistake
+raises a `ConfigError`: one line with file, key and remedy.
 """
 
 from __future__ import annotations
@@ -17,16 +20,13 @@ _MISSING = object()
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used.
-
-    The text names file, key and remedy.
-    """
+    """A configuration that cannot be used. The text names file, key and remedy."""
 
 
 class Fields:
-    """A reader that takes keys out of a JSON object and refuses the remaining ones.
+    """A reader that takes keys out of a JSON object, and refuses those that remain.
 
-    `where` begins the text of every error: the name of a file and a position in it, "" for none.
+    `where` begins the text of every error: the name of a file and a position in it, or "".
     """
 
     def __init__(self, values: object, where: str = "") -> None:
@@ -39,13 +39,13 @@ class Fields:
         """Take a key out of the object and return its converted value.
 
         Args:
-            key: The key in the JSON object.
-            convert: Converts the JSON value. A ValueError from it states what is required.
-            default: The JSON value to convert if the key is missing. Without it the key is
+            key: the key in the JSON object.
+            convert: converts the JSON value. A ValueError from it states what is required.
+            default: the JSON value to convert if the key is missing. Without it the key is
                 required.
 
         Raises:
-            ConfigError: The key is missing, or `convert` refuses the value.
+            ConfigError: the key is missing, or `convert` refuses the value.
         """
         value = self._take_value(key, default)
         try:
@@ -54,11 +54,11 @@ class Fields:
             raise ConfigError(f"{self._location(key)}{error}") from None
 
     def take_object(self, key: str, default: object = _MISSING) -> Fields:
-        """Take a nested object and return a reader for it."""
+        """Take a nested object, and return a reader for it."""
         return Fields(self._take_value(key, default), self._location(key)[:-2])
 
     def take_objects(self, key: str, default: object = _MISSING) -> list[Fields]:
-        """Take a list of objects and return one reader per object."""
+        """Take a list of objects, and return one reader per object."""
         values = self._take_value(key, default)
         if not isinstance(values, list):
             raise ConfigError(f"{self._location(key)}a list is needed")
@@ -66,7 +66,11 @@ class Fields:
                 for index, value in enumerate(values)]
 
     def end(self) -> None:
-        """Raise ConfigError if keys remain that were not taken."""
+        """Check that all keys of the object were taken.
+
+        Raises:
+            ConfigError: unknown keys remain.
+        """
         if self._values:
             raise ConfigError(f"{self._location()}unknown: {', '.join(sorted(self._values))}")
 
@@ -81,26 +85,30 @@ class Fields:
 
 
 def read_json(path: Path) -> object:
-    """Read the JSON in a file. Raises ConfigError."""
+    """Read a JSON file.
+
+    Raises:
+        ConfigError: the file cannot be read, is no JSON, or has a key twice in one object.
+    """
     try:
         return json.loads(path.read_text(), object_pairs_hook=_refuse_duplicates)
     except OSError as error:
         raise ConfigError(f"{path.name}: {error.strerror}") from None
-    except _Twice as error:
+    except _DuplicateKey as error:
         raise ConfigError(f"{path.name}: {error} is there twice") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path.name}: no JSON: {error}") from None
 
 
-class _Twice(Exception):
-    """A key that occurs twice in one object."""
+class _DuplicateKey(Exception):
+    """A key that occurs twice in one JSON object."""
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _Twice(next(name for name in names if names.count(name) > 1))
+        raise _DuplicateKey(next(name for name in names if names.count(name) > 1))
     return values
 
 
@@ -156,7 +164,7 @@ def whole_number(low: int, high: int) -> Callable[[object], int]:
 
 
 def list_of(convert: Callable[[object], T]) -> Callable[[object], list[T]]:
-    """Return a converter for lists of at least one item."""
+    """Return a converter for lists of at least one item, given a converter for items."""
     def convert_all(value: object) -> list[T]:
         if not isinstance(value, list) or not value:
             raise ValueError("a list of one or more is needed")
@@ -165,7 +173,7 @@ def list_of(convert: Callable[[object], T]) -> Callable[[object], list[T]]:
 
 
 def one_of(names: Mapping[str, T]) -> Callable[[object], T]:
-    """Return a converter that maps a name in `names` to its value."""
+    """Return a converter that accepts the keys of `names`, and maps each to its value."""
     def convert(value: object) -> T:
         if not isinstance(value, str) or value not in names:
             raise ValueError(f"{value!r} is not one of {', '.join(names)}")
@@ -179,7 +187,7 @@ def none_or(convert: Callable[[object], T]) -> Callable[[object], T | None]:
 
 
 def key_file(folder: Path, load: Callable[[bytes], T]) -> Callable[[object], T]:
-    """Return a converter that loads a key from a file next to the configuration."""
+    """Return a converter that reads a key from a file next to the configuration."""
     def convert(value: object) -> T:
         path = folder / parse_text(value)
         try:

@@ -1,6 +1,10 @@
-"""Configuration of the program, read from JSON.
+"""Read and check the JSON configuration of an ADP host's program.
 
-Errors are reported in one line.
+ADP is the Authenticated Datagram Protocol, for secure messages between hosts. `load_config` takes a
+path, reads the file and the key files next to it, and returns a `HostConfig`. It has the host's
+name, and its users and services with their keys. It also has the addresses of other hosts, the
+datagram service (IP or UDP), and the settings of the protocol. A mistake raises a ConfigError of
+one line.
 """
 
 from __future__ import annotations
@@ -8,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocols.adp.context import Settings
-from protocols.adp.effects import Scope
-from protocols.adp.errors import AdpError
+from protocols.adp.context import HostSettings
+from protocols.adp.effects import EncryptionScope
 from protocols.adp.host import VERSIONS, check_host, check_name
 from protocols.adp.keys import load_private, load_public, public_half
-from protocols.adp.suite import Directory, PrivateKey, PublicKey
+from protocols.adp.packets import AdpError
+from protocols.adp.suite import KeyDirectory, PrivateKey, PublicKey
 from protocols.fields import (
     ConfigError,
     Fields,
@@ -30,35 +34,40 @@ from protocols.fields import (
 
 # RFC 3692 reserves 253 and 254 for experiments.
 _IP_PROTOCOL = 253
-_SCOPES = {"none": Scope.NONE, "trailer": Scope.TRAILER, "all": Scope.ALL}
+_SCOPES = {"none": EncryptionScope.NONE, "trailer": EncryptionScope.TRAILER,
+           "all": EncryptionScope.ALL}
 _TRAILERS = {"sequence": False, "checksum": True}
 _WHOLE = whole_number(0, 1 << 62)
 
 
 @dataclass(frozen=True)
 class DatagramService:
-    """The insecure datagram service: IP with a protocol number, or UDP on a port."""
+    """The datagram service below ADP: IP with a protocol number, or UDP on a port."""
 
     kind: str
     number: int
 
 
 @dataclass(frozen=True)
-class Config:
-    """Configuration of one host (docs/adp.md)."""
+class HostConfig:
+    """The configuration of one ADP host: its name, owners with keys, other hosts and settings."""
 
     version: str
     host: str
     network: DatagramService
     addresses: dict[str, str]  # IPv4 addresses by host
     keys: dict[str, PrivateKey]
-    directory: Directory
-    settings: Settings
+    directory: KeyDirectory
+    settings: HostSettings
     ahead: dict[str, list[str]]  # owners to authenticate at the start, by host
 
 
-def load_config(path: Path) -> Config:
-    """Load a configuration file and the key files next to it. Raises ConfigError."""
+def load_config(path: Path) -> HostConfig:
+    """Read a configuration file and the key files next to it.
+
+    Raises:
+        ConfigError: a field or a key file is missing or wrong. The message has one line.
+    """
     values = read_json(path)
     try:
         return _read_config(values, path.parent)
@@ -66,17 +75,18 @@ def load_config(path: Path) -> Config:
         raise ConfigError(f"{path.name}: {error}") from None
 
 
-def _read_config(values: object, folder: Path) -> Config:
+def _read_config(values: object, folder: Path) -> HostConfig:
     reader = Fields(values)
     version = reader.take("protocol", one_of({name: name for name in VERSIONS}))
     host = reader.take("host", _check_name)
     owners = _read_owners(reader.take_objects("owners"), folder, version)
     addresses, kernel_owners = _read_hosts(reader.take_objects("hosts"))
-    config = Config(
+    config = HostConfig(
         version=version, host=host, addresses=addresses,
         network=_read_network(reader.take_object("network", {"kind": "ip"})),
         keys={name: key for name, (key, _) in owners.items() if key is not None},
-        directory=Directory(kernel_owners, {name: public for name, (_, public) in owners.items()}),
+        directory=KeyDirectory(kernel_owners,
+                               {name: public for name, (_, public) in owners.items()}),
         settings=_read_settings(reader, version),
         ahead=_read_ahead(reader.take_objects("ahead", [])),
     )
@@ -85,7 +95,7 @@ def _read_config(values: object, folder: Path) -> Config:
     return config
 
 
-def _check_config(config: Config) -> None:
+def _check_config(config: HostConfig) -> None:
     check_host(config.version, config.host, config.keys, config.directory)
     for host, owners in config.ahead.items():
         if host not in config.addresses or host == config.host:
@@ -95,28 +105,29 @@ def _check_config(config: Config) -> None:
                 raise ConfigError(f"ahead: {owner}: no private key here")
 
 
-def _read_settings(reader: Fields, version: str) -> Settings:
+def _read_settings(reader: Fields, version: str) -> HostSettings:
     scope = reader.take("scope", one_of(_SCOPES), "trailer")
-    if scope is Scope.NONE and version == "adp":
+    if scope is EncryptionScope.NONE and version == "adp":
         raise ConfigError("scope: adp always authenticates: trailer or all")
     checksum = reader.take("trailer", one_of(_TRAILERS), "sequence")
-    bound = reader.take("bound_bytes", _WHOLE, Settings.bound_bytes)
+    bound = reader.take("bound_bytes", _WHOLE, HostSettings.bound_bytes)
     largest = reader.take("max_message_bytes", _WHOLE, bound)
     if largest > bound:
         raise ConfigError(f"bound_bytes: {bound} is smaller than a message "
                           f"(max_message_bytes is {largest})")
-    return Settings(
+    return HostSettings(
         scope=scope, checksum=checksum, bound_bytes=bound,
-        queue=reader.take("queue", parse_boolean, Settings.queue),
-        timeout_s=reader.take("timeout_s", number_between(), Settings.timeout_s),
-        hold_bytes=reader.take("hold_bytes", _WHOLE, Settings.hold_bytes),
-        retry_s=reader.take("retry_s", number_between(), Settings.retry_s),
-        give_up_s=reader.take("give_up_s", number_between(), Settings.give_up_s),
-        rekey_after_s=reader.take("rekey_after_s", number_between(), Settings.rekey_after_s))
+        queue=reader.take("queue", parse_boolean, HostSettings.queue),
+        timeout_s=reader.take("timeout_s", number_between(), HostSettings.timeout_s),
+        hold_bytes=reader.take("hold_bytes", _WHOLE, HostSettings.hold_bytes),
+        retry_s=reader.take("retry_s", number_between(), HostSettings.retry_s),
+        give_up_s=reader.take("give_up_s", number_between(), HostSettings.give_up_s),
+        rekey_after_s=reader.take("rekey_after_s", number_between(), HostSettings.rekey_after_s))
 
 
 def _read_owners(entries: list[Fields], folder: Path,
                  version: str) -> dict[str, tuple[PrivateKey | None, PublicKey]]:
+    """Return private key (None if unknown) and public key of each owner, by the owner's name."""
     owners: dict[str, tuple[PrivateKey | None, PublicKey]] = {}
     for entry in entries:
         name = entry.take("name", _check_name)
@@ -138,6 +149,7 @@ def _read_owners(entries: list[Fields], folder: Path,
 
 
 def _read_hosts(entries: list[Fields]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the addresses and the kernel owners of all hosts, each by the host's name."""
     addresses: dict[str, str] = {}
     kernel_owners: dict[str, str] = {}
     for entry in entries:

@@ -1,6 +1,9 @@
-"""State shared by all parts of a host.
+"""Hold the state that all parts of one ADP host share while it runs.
 
-These are its identity, settings, suite and numbers of owners.
+ADP is the Authenticated Datagram Protocol, for secure messages between hosts. `HostContext` has the
+host's identity and private keys, the public keys of all users and hosts, the settings, and the
+protocol version with its cryptography. `protocols.adp.host` creates it. `HostSettings` are the
+settings, such as the encrypted part of a datagram, queueing and timeouts.
 """
 
 from __future__ import annotations
@@ -10,24 +13,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from protocols.adp.crypto import Crypto
-from protocols.adp.effects import Scope
-from protocols.adp.errors import AdpError
-from protocols.adp.packets import MAX_BOUND
-from protocols.adp.suite import Directory, Identity, Suite
+from protocols.adp.effects import EncryptionScope
+from protocols.adp.packets import MAX_BOUND, AdpError
+from protocols.adp.suite import Identity, KeyDirectory, Suite
 
 KERNEL_OWNER = 0  # number of the kernel owner, in every session
 
 
 @dataclass(frozen=True)
-class Settings:
+class HostSettings:
     """Settings of a host.
 
-    Sizes are bytes of user data, times are seconds. `timeout_s` and `bound_bytes` are the paper's M
-    and queue bound. A message that waits for its sender's signature, or for a channel, counts
-    against `hold_bytes`.
+    Sizes are bytes of user data, times are seconds.
+
+    - `scope`: encrypted part of a datagram
+    - `checksum`: whether a checksum protects a datagram of 1987
+    - `queue`: whether messages that are not urgent wait for others
+    - `timeout_s`: how long a message that is not urgent may wait (M in the 1987 report)
+    - `bound_bytes`: size at which a queue is full
+    - `hold_bytes`: room for messages that wait for a signature or a channel
+    - `window`: number of sequence numbers in the replay window
+    - `retry_s`: time until an unanswered datagram is repeated for the first time
+    - `give_up_s`: time until an unanswered request is given up
+    - `rekey_after_s`: age at which a channel gets a new key
     """
 
-    scope: Scope = Scope.TRAILER
+    scope: EncryptionScope = EncryptionScope.TRAILER
     checksum: bool = False
     queue: bool = True
     timeout_s: float = 0.04
@@ -54,7 +65,7 @@ class Settings:
 def earliest_time(times: Sequence[float | None]) -> float | None:
     """Return the earliest time, or None if no time is given.
 
-    A plain loop, because it runs for every message.
+    It is a plain loop, because it runs for every message.
     """
     first = None
     for time in times:
@@ -64,12 +75,19 @@ def earliest_time(times: Sequence[float | None]) -> float | None:
 
 
 @dataclass
-class Context:
-    """Shared state of one host in one kernel session."""
+class HostContext:
+    """State that all parts of one host share, from its boot to its crash.
+
+    - `identity`: name, session and keys of this host
+    - `directory`: public keys of all owners and hosts
+    - `settings`: settings of this host
+    - `suite`: version of the protocol
+    - `crypto`: cryptographic operations, which are charged to the processor
+    """
 
     identity: Identity
-    directory: Directory
-    settings: Settings
+    directory: KeyDirectory
+    settings: HostSettings
     suite: Suite
     crypto: Crypto
     _numbers: dict[str, int] = field(default_factory=dict)
@@ -78,9 +96,9 @@ class Context:
         self._numbers[self.identity.kernel_owner] = KERNEL_OWNER
 
     def owner_number(self, owner: str) -> int:
-        """Return the number that an owner's messages carry.
+        """Return the number by which datagrams refer to an owner (user or service).
 
-        The number is identical on every channel of the session.
+        The number is the same on every channel of this host.
         """
         number = self._numbers.setdefault(owner, len(self._numbers))
         if number > 0xFFFF:

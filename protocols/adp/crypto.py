@@ -1,8 +1,9 @@
-"""Cryptographic operations behind one interface that charges each to a device.
+"""Compute the cryptographic operations of ADP, and report each one to a function (`meter`).
 
-The operations are really computed. `meter` gets kind and size in bytes, so that the time of a
-published processor can be charged for them. The protocol of 1987 needs textbook RSA without padding
-and DES-CBC with a zero initialisation vector. Neither protects anything today.
+ADP is the Authenticated Datagram Protocol of 1987. The operations are really computed: RSA without
+padding, DES-CBC with a zero initialisation vector, and those of the modern version. Those of 1987
+protect nothing today. `meter` gets the kind (`Operation`) and the size in bytes of each operation.
+So a program can imitate a computer of 1987: it waits for the time that the operation took there.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from protocols.adp.errors import PacketError
+from protocols.adp.packets import PacketError
 
 BLOCK = 8  # block size of DES, in bytes
 TAG = 16  # tag size of Poly1305, in bytes
 
 
 class Operation(enum.StrEnum):
-    """Kinds of work that a device spends time on."""
+    """Kinds of work that take time on a modelled processor."""
 
     RSA_PUBLIC = "rsa-public"
     RSA_PRIVATE = "rsa-private"
@@ -51,7 +52,7 @@ KeyLog = Callable[[bytes, bytes], None]
 
 
 @dataclass(frozen=True)
-class RsaPublic:
+class RsaPublicKey:
     """An owner's RSA public key (version of 1987)."""
 
     modulus: int
@@ -59,12 +60,12 @@ class RsaPublic:
 
     @property
     def size(self) -> int:
-        """Return the size of a block, in bytes."""
+        """Return the size of a block in bytes."""
         return (self.modulus.bit_length() + 7) // 8
 
 
 @dataclass(frozen=True)
-class RsaPrivate:
+class RsaPrivateKey:
     """An owner's RSA private key (version of 1987): the primes and the public exponent."""
 
     p: int
@@ -72,13 +73,13 @@ class RsaPrivate:
     exponent: int
 
     @property
-    def public(self) -> RsaPublic:
-        """Return the public key."""
-        return RsaPublic(self.p * self.q, self.exponent)
+    def public(self) -> RsaPublicKey:
+        """Return the public key that belongs to this private key."""
+        return RsaPublicKey(self.p * self.q, self.exponent)
 
 
 class Crypto:
-    """Cryptographic operations, each charged before its computation.
+    """Cryptographic operations, each reported to a meter before it is done.
 
     They raise PacketError and nothing else.
     """
@@ -87,15 +88,15 @@ class Crypto:
         self.charge = meter
         self.key_log: KeyLog | None = None
 
-    def rsa_public(self, key: RsaPublic, block: bytes) -> bytes:
-        """Encrypt or check a block with a public key, without padding."""
+    def rsa_public(self, key: RsaPublicKey, block: bytes) -> bytes:
+        """Encrypt a block, or verify a signature, with a public key and without padding."""
         self.charge(Operation.RSA_PUBLIC, key.size)
         value = int.from_bytes(block)
         if value >= key.modulus:
             raise PacketError("a block larger than the RSA modulus")
         return pow(value, key.exponent, key.modulus).to_bytes(key.size)
 
-    def rsa_private(self, key: RsaPrivate, block: bytes) -> bytes:
+    def rsa_private(self, key: RsaPrivateKey, block: bytes) -> bytes:
         """Decrypt or sign a block with a private key, without padding."""
         public = key.public
         self.charge(Operation.RSA_PRIVATE, public.size)
@@ -109,7 +110,7 @@ class Crypto:
         return result.to_bytes(public.size)
 
     def des_encrypt(self, key: bytes, data: bytes) -> bytes:
-        """Encrypt whole blocks with DES-CBC and a zero initialisation vector."""
+        """Encrypt complete blocks with DES-CBC and a zero initialisation vector."""
         self.charge(Operation.DES, len(data))
         encryptor = _des_cipher(key).encryptor()
         return encryptor.update(data) + encryptor.finalize()
@@ -125,8 +126,8 @@ class Crypto:
     def des_mac(self, key: bytes, data: bytes) -> bytes:
         """Return the CBC-MAC of zero-padded data with its length in front.
 
-        With the encryption key, the MAC of encrypted data would be its last ciphertext block. A
-        variant of the key avoids that, the one that Kerberos took later (RFC 1510).
+        The MAC has a variant of the key, as later in Kerberos (RFC 1510). A CBC-MAC under the
+        encryption key would end like the CBC ciphertext of the data.
         """
         variant = bytes(byte ^ 0xF0 for byte in key)
         padded = len(data).to_bytes(BLOCK) + data + bytes(-len(data) % BLOCK)
@@ -134,7 +135,7 @@ class Crypto:
         return _des_cipher(variant).encryptor().update(padded)[-BLOCK:]
 
     def x25519_public(self, private: bytes) -> bytes:
-        """Return the public half of an ephemeral key, and log the key."""
+        """Return the public half of an ephemeral key, and log the key to decrypt captures."""
         self.charge(Operation.X25519, 32)
         public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
         if self.key_log is not None:
@@ -142,7 +143,7 @@ class Crypto:
         return public
 
     def x25519_secret(self, private: bytes, public: bytes) -> bytes:
-        """Return the X25519 shared secret."""
+        """Return the shared secret of an X25519 key exchange."""
         self.charge(Operation.X25519, 32)
         try:
             other = X25519PublicKey.from_public_bytes(public)
@@ -165,7 +166,7 @@ class Crypto:
         return True
 
     def seal(self, key: ChaCha20Poly1305, sequence: int, plain: bytes, clear: bytes) -> bytes:
-        """Encrypt `plain` and authenticate it with `clear`.
+        """Encrypt `plain` with ChaCha20-Poly1305, and authenticate it together with `clear`.
 
         The tag adds 16 bytes.
         """
@@ -173,7 +174,7 @@ class Crypto:
         return key.encrypt(sequence.to_bytes(12), plain, clear)
 
     def open(self, key: ChaCha20Poly1305, sequence: int, sealed: bytes, clear: bytes) -> bytes:
-        """Authenticate and decrypt data of `seal`."""
+        """Verify and decrypt data of `seal`."""
         self.charge(Operation.CHACHA20_POLY1305, len(sealed) - TAG + len(clear))
         try:
             return key.decrypt(sequence.to_bytes(12), sealed, clear)
@@ -181,14 +182,14 @@ class Crypto:
             raise PacketError("altered, or under another key") from None
 
     def digest(self, data: bytes) -> bytes:
-        """Return the SHA-256 digest."""
+        """Return the SHA-256 digest of data."""
         self.charge(Operation.SHA256, len(data))
         state = Hash(SHA256())
         state.update(data)
         return state.finalize()
 
     def derive_key(self, secret: bytes, salt: bytes, purpose: bytes, size: int) -> bytes:
-        """Derive `size` bytes with HKDF-SHA-256."""
+        """Derive `size` bytes from a secret with HKDF-SHA-256."""
         # Extract and expand call HMAC; each of its hashes covers about two 64-byte blocks.
         self.charge(Operation.SHA256, 128 * (2 + 2 * -(-size // 32)))
         return HKDF(SHA256(), size, salt, purpose).derive(secret)

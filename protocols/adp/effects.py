@@ -1,4 +1,11 @@
-"""Inputs and outputs of a host's logic, as values that need no sockets."""
+"""Define the actions that the logic of an ADP host returns, such as sending a datagram.
+
+ADP is the Authenticated Datagram Protocol, for secure messages between hosts. The logic
+(`protocols.adp.host`) uses no sockets. Its input is a user's `Message`. It returns a list of
+actions, which the program performs. `SendFrame` sends a datagram, `DeliverMessage` delivers a
+message to a process, and `ProgramEvent` reports an event. `EncryptionScope` (how much of a datagram
+is encrypted) and `SendCause` are values in them and in the settings.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class Scope(enum.IntEnum):
-    """Encrypted part of an ADP message under the channel's key (the paper's factor E)."""
+class EncryptionScope(enum.IntEnum):
+    """The encrypted part of a datagram: nothing, the trailer, or all (E in the 1987 report)."""
 
     NONE = 0
     TRAILER = 1
     ALL = 2
 
 
-class Cause(enum.StrEnum):
-    """Reason why an ADP message is sent."""
+class SendCause(enum.StrEnum):
+    """The reason why a datagram is sent now, such as an urgent message or a timeout."""
 
     URGENT = "urgent"
     TIMEOUT = "timeout"
@@ -29,10 +36,13 @@ class Cause(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A user message from a local owner to an owner on another host.
+    """A message from an owner (user or service) of this host to one on another host.
 
-    If `max_delay_s` is None, the default timeout applies. With `private`, the message is fully
-    encrypted whatever the scope of the host.
+    - `source`, `destination`: names of the two owners
+    - `port`: port of the receiving process
+    - `urgent`: whether it must not wait for others
+    - `max_delay_s`: how long it may wait, None for the default
+    - `private`: whether it is always encrypted
     """
 
     source: str
@@ -46,21 +56,21 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Hand an ADP message to the insecure datagram service."""
+class SendFrame:
+    """A request to send an ADP datagram to another host.
+
+    `cause` is the reason why it is sent now. `messages` is the number of messages in it.
+    """
 
     payload: bytes
     host: str
-    cause: Cause
+    cause: SendCause
     messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Deliver:
-    """Deliver a user message to a local process.
-
-    `source` is authenticated.
-    """
+class DeliverMessage:
+    """A request to deliver a message to a local process. Its `source` is authenticated."""
 
     source: str
     source_host: str
@@ -71,11 +81,11 @@ class Deliver:
 
 
 @dataclass(frozen=True)
-class Note:
-    """An event for the program that runs the host."""
+class ProgramEvent:
+    """An event to report to the user of the program."""
 
     event: str
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = Send | Deliver | Note
+Effect = SendFrame | DeliverMessage | ProgramEvent

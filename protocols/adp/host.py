@@ -1,7 +1,10 @@
-"""A host's ADP module for one kernel session: interface to users, network and clock.
+"""Implement an ADP host without sockets: messages, datagrams and times in, actions out.
 
-The module has no socket, no clock and no source of randomness. Times (seconds, monotonic) and
-random bytes are passed in, and actions are returned. Both versions have this interface.
+ADP is the Authenticated Datagram Protocol, for secure messages between hosts. A program calls the
+methods of `Host`: `send` for a user's message, `receive` for a datagram, `tick` when a timer is
+due. Each returns a list of actions (`protocols.adp.effects`), such as a datagram to send or a
+message to deliver. Times (seconds, monotonic) and random bytes are passed in. `create_host` takes
+version, settings and keys.
 """
 
 from __future__ import annotations
@@ -10,13 +13,12 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from protocols.adp import packets
-from protocols.adp.context import Context, Settings, earliest_time
+from protocols.adp.context import HostContext, HostSettings, earliest_time
 from protocols.adp.crypto import Crypto, KeyLog, Meter, Operation
-from protocols.adp.effects import Effect, Message, Note
-from protocols.adp.errors import AdpError, PacketError
-from protocols.adp.peer import Peer
-from protocols.adp.receiver import Receiver
-from protocols.adp.suite import Directory, Identity, PrivateKey, Random, Suite, Tools
+from protocols.adp.effects import Effect, Message, ProgramEvent
+from protocols.adp.packets import AdpError, PacketError
+from protocols.adp.peer import Peer, Receiver
+from protocols.adp.suite import Identity, KeyDirectory, PrivateKey, Random, Suite, SuiteTools
 from protocols.adp.suite_1987 import Suite1987
 from protocols.adp.suite_modern import SuiteModern
 
@@ -24,12 +26,9 @@ VERSIONS = ("adp-1987", "adp")
 
 
 class Host:
-    """A kernel session of a host.
+    """An ADP host from its boot to its crash. After a crash, a new Host is needed."""
 
-    A new session needs a new Host.
-    """
-
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: HostContext) -> None:
         self._context = context
         self._peers = {name: Peer(name, context)
                        for name in context.directory.kernel_owners
@@ -38,11 +37,18 @@ class Host:
 
     @property
     def session(self) -> bytes:
-        """Return the number of the kernel session."""
+        """Return the random number that identifies this run of the host (kernel session)."""
         return self._context.identity.session
 
     def send(self, message: Message, now_s: float) -> list[Effect]:
-        """Queue a user message. Raises AdpError if it can never be sent."""
+        """Queue a message to an owner (user or service) on another host.
+
+        Returns:
+            Actions such as datagrams to send now.
+
+        Raises:
+            AdpError: the message can never be sent.
+        """
         peer = self._peers.get(message.host)
         settings = self._context.settings
         if peer is None:
@@ -61,9 +67,15 @@ class Host:
         return peer.send(message, now_s)
 
     def open_channel(self, host: str, owners: Iterable[str], now_s: float) -> list[Effect]:
-        """Establish a channel ahead of demand and authenticate owners on it.
+        """Establish a channel to another host before it is needed, and authenticate owners on it.
 
-        Raises AdpError.
+        Args:
+            host: name of the other host.
+            owners: names of users or services of this host.
+            now_s: current time (s).
+
+        Raises:
+            AdpError: there is no such host, or an owner has no private key here.
         """
         if host not in self._peers:
             raise AdpError(f"no host {host}")
@@ -74,12 +86,12 @@ class Host:
         return self._peers[host].open_channel(names, now_s)
 
     def is_established(self, host: str, owners: Iterable[str]) -> bool:
-        """Return whether a channel exists on which the peer confirmed these owners."""
+        """Return whether there is a channel to the host on which owners are authenticated."""
         channel = self._peers[host].channels.current
         return channel is not None and all(channel.owners.is_confirmed(name) for name in owners)
 
     def receive(self, payload: bytes, source: str, now_s: float) -> list[Effect]:
-        """Process an unauthenticated datagram from a host's address. Never raises."""
+        """Process a datagram from another host's address. Never raises."""
         self._context.crypto.charge(Operation.ADP_MESSAGE, len(payload))
         receiver = self._receivers.get(source)
         try:
@@ -89,53 +101,57 @@ class Host:
             reason = f"version {frame.version}" if receiver else "no such host"
         except PacketError as error:
             reason = str(error)
-        return [Note("dropped", {"host": source, "reason": reason})]
+        return [ProgramEvent("dropped", {"host": source, "reason": reason})]
 
     def tick(self, now_s: float) -> list[Effect]:
-        """Perform all actions that are due."""
+        """Do what is due: send queued messages, and repeat requests."""
         return [effect for peer in self._peers.values() for effect in peer.tick(now_s)]
 
     def stop(self, now_s: float) -> list[Effect]:
-        """Send all queued messages, because the session ends."""
+        """Send all queued messages, because the host stops."""
         return [effect for peer in self._peers.values() for effect in peer.stop(now_s)]
 
     def log_keys(self, log: KeyLog) -> None:
-        """Log ephemeral keys, so that captures of a run can be decrypted."""
+        """Log ephemeral keys, so that captures can be decrypted."""
         self._context.crypto.key_log = log
 
     def deadline_s(self) -> float | None:
-        """Return the time at which `tick` is due next."""
+        """Return the time (s) at which `tick` must be called next, or None."""
         return earliest_time([peer.deadline_s() for peer in self._peers.values()])
 
 
-def create_host(version: str, *, host: str, keys: Mapping[str, PrivateKey], directory: Directory,
-                settings: Settings, random: Random, meter: Meter) -> Host:
-    """Create a host in a new kernel session.
+def create_host(version: str, *, host: str, keys: Mapping[str, PrivateKey], directory: KeyDirectory,
+                settings: HostSettings, random: Random, meter: Meter) -> Host:
+    """Create a host of the Authenticated Datagram Protocol.
 
     Args:
-        version: `adp-1987` or `adp`.
-        host: Name of the host.
-        keys: Private keys of the kernel owner and of the owners of its processes.
-        directory: The name server.
-        settings: Settings of the host.
-        random: Returns the requested number of random bytes.
-        meter: Called with kind and size in bytes before each operation.
+        version: `adp-1987` or `adp` (today's cryptography).
+        host: name of the host.
+        keys: private keys of the owners on this host, and of the owner that represents it.
+        directory: public keys of all owners, and owners of all hosts.
+        settings: settings of the host.
+        random: returns the requested number of random bytes.
+        meter: called with kind and size in bytes before each operation.
 
     Raises:
-        AdpError: The arguments do not make a working host.
+        AdpError: the arguments do not make a working host.
     """
     check_host(version, host, keys, directory)
     identity = Identity(host, directory.kernel_owners[host], keys, random(8))
     crypto = Crypto(meter)
-    tools = Tools(identity, directory, crypto, random, settings.scope, settings.window)
+    tools = SuiteTools(identity, directory, crypto, random, settings.scope, settings.window)
     suite: Suite = (Suite1987(tools, checksum=settings.checksum) if version == "adp-1987"
                     else SuiteModern(tools))
-    return Host(Context(identity, directory, settings, suite, crypto))
+    return Host(HostContext(identity, directory, settings, suite, crypto))
 
 
 def check_host(version: str, host: str, keys: Mapping[str, PrivateKey],
-               directory: Directory) -> None:
-    """Raise AdpError for a host that cannot communicate."""
+               directory: KeyDirectory) -> None:
+    """Check that a host has the keys that it needs to communicate.
+
+    Raises:
+        AdpError: a key is missing, or of the wrong kind.
+    """
     if version not in VERSIONS:
         raise AdpError(f"no protocol {version}: {' or '.join(VERSIONS)}")
     if host not in directory.kernel_owners:
@@ -152,7 +168,11 @@ def check_host(version: str, host: str, keys: Mapping[str, PrivateKey],
 
 
 def check_name(name: str) -> None:
-    """Raise AdpError for a name that does not fit into a message."""
+    """Check that a name is short enough for a message.
+
+    Raises:
+        AdpError: the name is empty or too long.
+    """
     try:
         size = len(name.encode())
     except UnicodeEncodeError:

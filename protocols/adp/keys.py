@@ -1,6 +1,9 @@
-"""Keys of owners in PEM files, and the program that generates them.
+"""Generate and read the key files (PEM) of ADP users and services.
 
-Usage: `python3 -m protocols.adp.keys`.
+ADP is the Authenticated Datagram Protocol, for secure messages between hosts. An owner is a user or
+service with a key pair: RSA in the version of 1987, Ed25519 in the modern one. The command `python3
+-m protocols.adp.keys VERSION FOLDER OWNER...` writes OWNER.pem and OWNER.pub.pem for each owner.
+`load_private` and `load_public` read such files for a host's configuration.
 """
 
 from __future__ import annotations
@@ -14,9 +17,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from protocols.adp.crypto import RsaPrivate, RsaPublic
-from protocols.adp.errors import AdpError
+from protocols.adp.crypto import RsaPrivateKey, RsaPublicKey
 from protocols.adp.host import VERSIONS, check_name
+from protocols.adp.packets import AdpError
 from protocols.adp.suite import PrivateKey, PublicKey
 from protocols.fields import ConfigError
 
@@ -26,7 +29,11 @@ _USAGE = "usage: python3 -m protocols.adp.keys adp|adp-1987 FOLDER OWNER..."
 
 
 def load_private(path: Path, version: str) -> PrivateKey:
-    """Load a private key of the version's kind. Raises ConfigError."""
+    """Read a private key of the kind that the protocol version needs.
+
+    Raises:
+        ConfigError: the file is missing, or has another kind of key.
+    """
     text = _read_key_file(path)
     try:
         key = serialization.load_pem_private_key(text, None)
@@ -34,35 +41,41 @@ def load_private(path: Path, version: str) -> PrivateKey:
         raise ConfigError(f"{path.name}: no private key in PEM without a password") from None
     if version == "adp-1987" and isinstance(key, rsa.RSAPrivateKey):
         numbers = key.private_numbers()
-        return RsaPrivate(numbers.p, numbers.q, numbers.public_numbers.e)
+        return RsaPrivateKey(numbers.p, numbers.q, numbers.public_numbers.e)
     if version == "adp" and isinstance(key, Ed25519PrivateKey):
         return key
     raise ConfigError(_wrong_kind(path, version))
 
 
 def load_public(path: Path, version: str) -> PublicKey:
-    """Load a public key of the version's kind. Raises ConfigError."""
+    """Read a public key of the kind that the protocol version needs.
+
+    Raises:
+        ConfigError: the file is missing, or has another kind of key.
+    """
     text = _read_key_file(path)
     try:
         key = serialization.load_pem_public_key(text)
     except (ValueError, UnsupportedAlgorithm):
         raise ConfigError(f"{path.name}: no public key in PEM") from None
     if version == "adp-1987" and isinstance(key, rsa.RSAPublicKey):
-        return RsaPublic(key.public_numbers().n, key.public_numbers().e)
+        return RsaPublicKey(key.public_numbers().n, key.public_numbers().e)
     if version == "adp" and isinstance(key, Ed25519PublicKey):
         return key
     raise ConfigError(_wrong_kind(path, version))
 
 
 def public_half(key: PrivateKey) -> PublicKey:
-    """Return the public key of a private key."""
-    return key.public if isinstance(key, RsaPrivate) else key.public_key()
+    """Return the public key that belongs to a private key."""
+    return key.public if isinstance(key, RsaPrivateKey) else key.public_key()
 
 
 def generate_key(version: str, folder: Path, owner: str) -> None:
-    """Write OWNER.pem and OWNER.pub.pem.
+    """Generate a key pair, and write it to OWNER.pem and OWNER.pub.pem.
 
-    Raises AdpError for a name that cannot be used, and OSError for a file that cannot be written.
+    Raises:
+        AdpError: the name cannot be used.
+        OSError: a file cannot be written.
     """
     check_name(owner)
     if "/" in owner or owner in {".", ".."}:

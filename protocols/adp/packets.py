@@ -1,8 +1,11 @@
-"""ADP messages on the wire, as pure functions on bytes.
+"""Encode and parse ADP datagrams (Authenticated Datagram Protocol, secure messages between hosts).
 
-Docs/adp.md lists their fields. Both versions share the frame (header, request, acknowledgement) and
-the body (signatures of owners, confirmations, user messages). The suite decides how a body is
-protected.
+`parse_frame` takes the bytes of a datagram, and returns a `Frame`. It has the fields in clear, such
+as a request for a channel, and the protected rest. `parse_body` parses the rest after decryption.
+It has signatures of owners (users or services), confirmations (numbers of owners whose signatures
+were accepted) and messages of processes. `encode_body` encodes it. The version decides how a body
+is protected. For bad input these functions raise only `AdpError` or its subclass `PacketError`.
+docs/adp.md lists the fields.
 """
 
 from __future__ import annotations
@@ -13,34 +16,46 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from protocols.adp.errors import PacketError
+# --- Errors ---
+
+class AdpError(ValueError):
+    """A mistake of the user of the protocol, described in one line."""
+
+
+class PacketError(AdpError):
+    """An error: a datagram is malformed, or not protected as required."""
+
+
+# --- Message formats ---
 
 _HEADER = struct.Struct("!BBH8s8s")
-_RECORD = struct.Struct("!HHBI")
+_MESSAGE = struct.Struct("!HHBI")
 _LENGTH = struct.Struct("!H")
 _NUMBER = struct.Struct("!HB")
 HEADER = _HEADER.size
-RECORD = _RECORD.size
+MESSAGE_HEADER = _MESSAGE.size
 MAX_NAME = 255
-# An IP datagram holds 65515 bytes. With the largest body, room remains for a request, an
-# acknowledgement, 4 kB of signatures, 255 confirmations and a trailer.
+#: Largest `bound_bytes`, the bytes of user data for which a datagram has room. An IP datagram holds
+#: 65515 bytes. So room remains for a request, an acknowledgement, 4 kB of signatures, 255
+#: confirmations and a trailer.
 MAX_BOUND = 57_344
-MAX_RECORDS = MAX_BOUND + RECORD + MAX_NAME + 1
-MAX_PROOFS = 4096
-MAX_CONFIRMED = 255
+MAX_MESSAGES_BYTES = MAX_BOUND + MESSAGE_HEADER + MAX_NAME + 1
+MAX_SIGNATURES_BYTES = 4096
+MAX_CONFIRMATIONS = 255
 
 
-class Kind(enum.IntEnum):
-    """Types of ADP messages."""
+class MessageKind(enum.IntEnum):
+    """A type of ADP datagram: one with content, or a reset for an unknown channel."""
 
     DATA = 1
     RESET = 2  # the sender knows no such channel
 
 
-class Flag:
-    """Flags of the header.
+class HeaderFlag:
+    """A set of header flags: what a datagram carries, and how it is protected.
 
-    They are plain integers: testing an enumerated flag takes longer than checking a whole message.
+    Flags are plain integers, because testing an enumerated flag takes longer than checking a whole
+    message.
     """
 
     REQUEST = 0x01  # the message carries a request to establish a channel
@@ -54,10 +69,17 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A parsed ADP message: the cleartext fields, and the sealed part."""
+    """A parsed ADP datagram: the fields in clear, and the protected rest.
+
+    - `version`, `kind`, `flags`: version of the protocol, kind of datagram and header flags
+    - `count`: number of messages
+    - `channel`, `session`: identifiers of the channel, and of the sender's session
+    - `request`, `acknowledgement`: request for a channel or key, and the answer to one, if any
+    - `sealed`: the protected rest
+    """
 
     version: int
-    kind: Kind
+    kind: MessageKind
     flags: int
     count: int
     channel: bytes
@@ -67,32 +89,29 @@ class Frame:
     sealed: bytes = b""
 
     def clear_bytes(self) -> bytes:
-        """Return the encoded bytes that precede the sealed part."""
+        """Return the bytes in front of the protected part."""
         clear = _HEADER.pack(self.version << 4 | self.kind, self.flags, self.count, self.channel,
                              self.session)
-        if self.flags & Flag.REQUEST:
+        if self.flags & HeaderFlag.REQUEST:
             clear += _LENGTH.pack(len(self.request)) + self.request
-        if self.flags & Flag.ACKNOWLEDGE:
+        if self.flags & HeaderFlag.ACKNOWLEDGE:
             clear += _LENGTH.pack(len(self.acknowledgement)) + self.acknowledgement
         return clear
 
 
-class Proof(NamedTuple):
-    """An owner's name and signature, with its number on this channel.
+class OwnerSignature(NamedTuple):
+    """The signature of an owner (user or service), with the owner's name and number.
 
-    The owner's messages carry this number instead of its name.
+    Messages carry the number instead of the name. `value` is the signature itself.
     """
 
     number: int
     name: str
-    signature: bytes
+    value: bytes
 
 
 class UserMessage(NamedTuple):
-    """A user message inside an ADP message.
-
-    `source` is the owner's number.
-    """
+    """A message of a process inside a datagram. `source` is the number of the sending owner."""
 
     source: int
     destination: str
@@ -101,87 +120,98 @@ class UserMessage(NamedTuple):
 
 
 class ProtectedBody(NamedTuple):
-    """The decoded protected part: signatures, confirmations and user messages."""
+    """The content of a datagram: signatures of owners, confirmations and messages.
 
-    proofs: tuple[Proof, ...]
-    confirmed: tuple[int, ...]
-    records: tuple[UserMessage, ...]
+    A confirmation is the number of an owner of the other host whose signature was accepted.
+    """
+
+    signatures: tuple[OwnerSignature, ...]
+    confirmations: tuple[int, ...]
+    messages: tuple[UserMessage, ...]
 
 
 def parse_frame(payload: bytes) -> Frame:
-    """Parse a frame. Raises PacketError."""
+    """Parse the fields of a datagram that are in clear.
+
+    Raises:
+        PacketError: the datagram is malformed.
+    """
     if len(payload) < HEADER:
         raise PacketError("shorter than a header")
     first, flags, count, channel, session = _HEADER.unpack_from(payload)
     try:
-        kind = Kind(first & 0x0F)
+        kind = MessageKind(first & 0x0F)
     except ValueError:
         raise PacketError(f"unknown type {first & 0x0F}") from None
     offset = HEADER
     request = acknowledgement = b""
-    if flags & Flag.REQUEST:
+    if flags & HeaderFlag.REQUEST:
         request, offset = _read_counted(payload, offset)
-    if flags & Flag.ACKNOWLEDGE:
+    if flags & HeaderFlag.ACKNOWLEDGE:
         acknowledgement, offset = _read_counted(payload, offset)
     return Frame(first >> 4, kind, flags, count, channel, session, request, acknowledgement,
                  payload[offset:])
 
 
-def encode_record(source: int, destination: bytes, port: int, data: bytes) -> bytes:
-    """Encode a user message for the body of an ADP message."""
-    return _RECORD.pack(source, port, len(destination), len(data)) + destination + data
+def encode_message(source: int, destination: bytes, port: int, data: bytes) -> bytes:
+    """Encode a message of a process as a part of a datagram."""
+    return _MESSAGE.pack(source, port, len(destination), len(data)) + destination + data
 
 
-def encode_body(proofs: Iterable[Proof], confirmed: Iterable[int],
-                records: Iterable[bytes]) -> bytes:
-    """Encode a body from signatures, confirmations and user messages.
+def encode_body(signatures: Iterable[OwnerSignature], confirmations: Iterable[int],
+                messages: Iterable[bytes]) -> bytes:
+    """Encode the content of a datagram: signatures, confirmations and messages.
 
-    The user messages are already encoded by `encode_record`.
+    The messages are already encoded by `encode_message`.
     """
     parts = [b""]
-    number_of_proofs = 0
-    for number, name, signature in proofs:
+    number_of_signatures = 0
+    for number, name, signature in signatures:
         encoded = name.encode()
         parts += [_NUMBER.pack(number, len(encoded)), encoded, _LENGTH.pack(len(signature)),
                   signature]
-        number_of_proofs += 1
-    numbers = [_LENGTH.pack(number) for number in confirmed]
-    parts[0] = bytes((number_of_proofs, len(numbers)))
-    return b"".join([*parts, *numbers, *records])
+        number_of_signatures += 1
+    numbers = [_LENGTH.pack(number) for number in confirmations]
+    parts[0] = bytes((number_of_signatures, len(numbers)))
+    return b"".join([*parts, *numbers, *messages])
 
 
 def parse_body(body: bytes, count: int, padding: int = 1) -> ProtectedBody:
-    """Parse a body with `count` user messages.
+    """Parse the decrypted content of a datagram.
 
     Args:
-        body: The decrypted body.
-        count: Number of user messages in it, from the header.
-        padding: Fewer than this many zero bytes may follow the last user message.
+        body: the decrypted content.
+        count: number of messages in it, from the header.
+        padding: fewer than this many zero bytes may follow the last message.
 
     Raises:
-        PacketError: The body is truncated, has trailing bytes, or contains an invalid name.
+        PacketError: the content is truncated, has trailing bytes, or contains an invalid name.
     """
     if len(body) < 2:
         raise PacketError("no body")
-    number_of_proofs, number_confirmed = body[0], body[1]
+    number_of_signatures, number_of_confirmations = body[0], body[1]
     offset = 2
-    proofs = []
-    for _ in range(number_of_proofs):
-        proof, offset = _parse_proof(body, offset)
-        proofs.append(proof)
-    end = offset + 2 * number_confirmed
+    signatures = []
+    for _ in range(number_of_signatures):
+        signature, offset = _parse_signature(body, offset)
+        signatures.append(signature)
+    end = offset + 2 * number_of_confirmations
     if end > len(body):
         raise PacketError("confirmations are cut short")
-    confirmed = struct.unpack_from(f"!{number_confirmed}H", body, offset)
-    records, end = _parse_records(body, end, count)
-    rest = body[end:]
-    if len(rest) >= padding or any(rest):
-        raise PacketError(f"{len(rest)} bytes too many")
-    return ProtectedBody(tuple(proofs), confirmed, tuple(records))
+    confirmations = struct.unpack_from(f"!{number_of_confirmations}H", body, offset)
+    messages, end = _parse_messages(body, end, count)
+    trailing = body[end:]
+    if len(trailing) >= padding or any(trailing):
+        raise PacketError(f"{len(trailing)} bytes too many")
+    return ProtectedBody(tuple(signatures), confirmations, tuple(messages))
 
 
 def name_of(encoded: bytes) -> str:
-    """Decode the name of an owner or a host. Raises PacketError."""
+    """Decode the name of a host, or of an owner (user or service).
+
+    Raises:
+        PacketError: the name is empty, or no UTF-8.
+    """
     try:
         name = encoded.decode()
     except UnicodeDecodeError:
@@ -191,25 +221,27 @@ def name_of(encoded: bytes) -> str:
     return name
 
 
-def _parse_proof(body: bytes, offset: int) -> tuple[Proof, int]:
+def _parse_signature(body: bytes, offset: int) -> tuple[OwnerSignature, int]:
+    """Return an owner's signature at an offset, and the offset behind it."""
     end = offset + _NUMBER.size
     if end > len(body):
         raise PacketError("a signature is cut short")
     number, length = _NUMBER.unpack_from(body, offset)
     name = name_of(body[end:end + length])
     signature, offset = _read_counted(body, end + length)
-    return Proof(number, name, signature), offset
+    return OwnerSignature(number, name, signature), offset
 
 
-def _parse_records(body: bytes, offset: int, count: int) -> tuple[list[UserMessage], int]:
-    records = []
+def _parse_messages(body: bytes, offset: int, count: int) -> tuple[list[UserMessage], int]:
+    """Return the user messages at an offset, and the offset behind them."""
+    messages = []
     size = len(body)
     names: dict[bytes, str] = {}
     for _ in range(count):
-        start = offset + RECORD
+        start = offset + MESSAGE_HEADER
         if start > size:
             raise PacketError("a user message is cut short")
-        source, port, name_length, length = _RECORD.unpack_from(body, offset)
+        source, port, name_length, length = _MESSAGE.unpack_from(body, offset)
         middle = start + name_length
         offset = middle + length
         if offset > size:
@@ -218,11 +250,12 @@ def _parse_records(body: bytes, offset: int, count: int) -> tuple[list[UserMessa
         name = names.get(encoded)
         if name is None:
             name = names[encoded] = name_of(encoded)
-        records.append(UserMessage(source, name, port, body[middle:offset]))
-    return records, offset
+        messages.append(UserMessage(source, name, port, body[middle:offset]))
+    return messages, offset
 
 
 def _read_counted(data: bytes, offset: int) -> tuple[bytes, int]:
+    """Return a field with its length in front, and the offset behind it."""
     start = offset + _LENGTH.size
     if start > len(data):
         raise PacketError("a field is cut short")

@@ -1,14 +1,19 @@
-"""Program that runs one ADP host, with commands on input and events on output.
+"""Run one ADP host as a program: `python3 -m protocols.adp.program CONFIG.json`.
 
-Usage: `python3 -m protocols.adp.program CONFIG.json`.
+ADP is the Authenticated Datagram Protocol, for secure messages between hosts. The program reads
+commands from standard input, such as to send a message. It writes events as JSON lines to standard
+output, such as a delivered message. `DatagramSocket` sends and receives the datagrams by IP or UDP.
+`HostEndpoint` connects it to the protocol logic (`protocols.adp.host`), a clock and random bytes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
 import signal
+import socket
 import sys
 import time
 from collections import Counter
@@ -16,13 +21,85 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from protocols.adp.config import Config, load_config
+from protocols.adp.config import HostConfig, load_config
 from protocols.adp.crypto import Operation
-from protocols.adp.effects import Deliver, Effect, Message, Note, Send
-from protocols.adp.errors import AdpError
+from protocols.adp.effects import DeliverMessage, Effect, Message, ProgramEvent, SendFrame
 from protocols.adp.host import create_host
-from protocols.adp.network import Datagrams
+from protocols.adp.packets import AdpError
 from protocols.fields import ConfigError
+
+# --- Datagram service: sockets for IP with a protocol number, or for UDP ---
+
+_BUFFER_BYTES = 1 << 20
+_MAX_DATAGRAM_BYTES = 65_535
+#: Linux constants. Datagrams are fragmented wherever a link is too small. Path MTU discovery would
+#: drop them and report an error, but ADP knows no links.
+IP_MTU_DISCOVER, IP_PMTUDISC_DONT = 10, 0
+
+
+class DatagramSocket:
+    """A socket for ADP datagrams, over IP or UDP.
+
+    IP fragments datagrams that exceed the MTU of the link.
+    """
+
+    def __init__(self, kind: str, number: int, address: str) -> None:
+        """Open the socket.
+
+        Raises:
+            OSError: the system refuses it. A raw IP socket needs CAP_NET_RAW.
+        """
+        self._is_raw = kind == "ip"
+        self._port = 0 if self._is_raw else number
+        if self._is_raw:
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, number)
+        else:
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+                self._socket.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
+            self._socket.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DONT)
+            self._socket.bind((address, self._port))
+            self._socket.settimeout(0)
+            # One buffer for all datagrams: allocating 64 kB takes longer than processing many a
+            # datagram.
+            self._buffer = memoryview(bytearray(_MAX_DATAGRAM_BYTES))
+        except OSError:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        """Return the file descriptor to wait for."""
+        return self._socket.fileno()
+
+    def send(self, payload: bytes, address: str) -> None:
+        """Send a datagram.
+
+        It is lost if the socket's buffer is full.
+
+        Raises:
+            OSError: the system refuses the datagram.
+        """
+        with contextlib.suppress(BlockingIOError):
+            self._socket.sendto(payload, (address, self._port))
+
+    def receive(self) -> tuple[bytes, str] | None:
+        """Return a datagram and its sender's address, or None if none has arrived."""
+        try:
+            size, (address, port) = self._socket.recvfrom_into(self._buffer)
+        except (BlockingIOError, ConnectionRefusedError):
+            return None
+        data = self._buffer[:size]
+        if self._is_raw:
+            return bytes(data[4 * (data[0] & 0x0F):]), address
+        return (bytes(data), address) if port == self._port else (b"", address)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+# --- Host with commands and events ---
 
 _LONGEST_WAIT_S = 3600.0
 _COMMANDS = {"send", "open", "status", "stop"}
@@ -31,19 +108,19 @@ _SEND_KEYS = {"do", "source", "host", "destination", "port", "text", "data_hex",
 
 
 def write_event(event: str, **fields: object) -> None:
-    """Write one event with the wall-clock time to standard output."""
+    """Write one event with the current time to standard output, as a line of JSON."""
     sys.stdout.write(json.dumps({"event": event, "at_s": time.time(), **fields}) + "\n")
     sys.stdout.flush()
 
 
 class HostEndpoint:
-    """A host's logic with sockets, clock and randomness.
+    """A running host: protocol logic with socket, clock and random bytes.
 
-    `report` gets every effect. `meter` is called for every operation, so that a modelled processor
-    can take its time before `perform_effects` continues.
+    `report` gets every action. `meter` is called for every operation, so that a modelled processor
+    can take its time before datagrams are sent.
     """
 
-    def __init__(self, config: Config, datagrams: Datagrams,
+    def __init__(self, config: HostConfig, datagrams: DatagramSocket,
                  meter: Callable[[Operation, int], None],
                  report: Callable[[Effect], None]) -> None:
         self._hosts = {address: host for host, address in config.addresses.items()}
@@ -54,7 +131,7 @@ class HostEndpoint:
         self.start_session()
 
     def start_session(self) -> None:
-        """Start a new kernel session without the state of the last one."""
+        """Start the host as after a reboot, without earlier state."""
         config = self._config
         self.host = create_host(config.version, host=config.host, keys=config.keys,
                                 directory=config.directory, settings=config.settings,
@@ -76,27 +153,28 @@ class HostEndpoint:
         return None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
 
     def tick(self) -> None:
-        """Perform all actions that are due."""
+        """Do what is due, such as sending queued messages."""
         deadline_s = self.host.deadline_s()
         if deadline_s is not None and deadline_s <= time.monotonic():
             self.perform_effects(self.host.tick(time.monotonic()))
 
     def perform_effects(self, effects: list[Effect]) -> None:
-        """Send the datagrams among the effects, and report every effect in order."""
+        """Send the datagrams among the actions, and report every action in order."""
         for effect in effects:
-            if isinstance(effect, Send):
+            if isinstance(effect, SendFrame):
                 try:
                     self._datagrams.send(effect.payload, self._addresses[effect.host])
                 except OSError as error:
                     # The datagram counts as lost on the way; the protocol repeats what must arrive.
-                    self._report(Note("error", {"host": effect.host, "reason": error.strerror}))
+                    self._report(ProgramEvent("error",
+                                              {"host": effect.host, "reason": error.strerror}))
             self._report(effect)
 
 
 class Program:
-    """A host controlled by commands on standard input, with events on standard output."""
+    """A host that reads commands from standard input, and writes events to standard output."""
 
-    def __init__(self, config: Config, datagrams: Datagrams) -> None:
+    def __init__(self, config: HostConfig, datagrams: DatagramSocket) -> None:
         self._config = config
         self._operations: Counter[Operation] = Counter()
         self.endpoint = HostEndpoint(config, datagrams, self._count_operation, _report_effect)
@@ -114,10 +192,7 @@ class Program:
         self.endpoint.perform_effects(self.endpoint.host.stop(time.monotonic()))
 
     def read_commands(self) -> None:
-        """Read commands, one per line.
-
-        End of input stops the program.
-        """
+        """Run commands from standard input, one per line. The end of input stops the program."""
         data = os.read(sys.stdin.fileno(), 65_536)
         if not data:
             self.ended = True
@@ -129,7 +204,7 @@ class Program:
                 write_event("error", reason=f"command: {error}")
 
     def operation_counts(self) -> dict[str, int]:
-        """Return the number of operations of each kind."""
+        """Return how many operations of each kind the host has done."""
         return {str(operation): count for operation, count in sorted(self._operations.items())}
 
     def _count_operation(self, operation: Operation, size: int) -> None:
@@ -157,6 +232,11 @@ class Program:
 
 
 def _parse_message(command: dict[str, Any]) -> Message:
+    """Return the message of a `send` command.
+
+    Raises:
+        AdpError: a key is unknown, missing, or has a wrong type.
+    """
     unknown = command.keys() - _SEND_KEYS
     if unknown:
         raise AdpError(f"unknown: {', '.join(sorted(unknown))}")
@@ -182,19 +262,19 @@ def _parse_message(command: dict[str, Any]) -> Message:
 
 def _report_effect(effect: Effect) -> None:
     match effect:
-        case Send():
+        case SendFrame():
             write_event("shipped", host=effect.host, bytes=len(effect.payload),
                         messages=effect.messages,
                         cause=str(effect.cause))
-        case Deliver():
+        case DeliverMessage():
             write_event("delivered", source=effect.source, source_host=effect.source_host,
                         destination=effect.destination, port=effect.port, private=effect.private,
                         data_hex=effect.data.hex())
-        case Note():
+        case ProgramEvent():
             write_event(effect.event, **effect.fields)
 
 
-def _run_loop(program: Program, datagrams: Datagrams) -> None:
+def _run_loop(program: Program, datagrams: DatagramSocket) -> None:
     selector = selectors.DefaultSelector()
     selector.register(datagrams.fileno(), selectors.EVENT_READ, program.endpoint.read_datagram)
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ, program.read_commands)
@@ -217,9 +297,11 @@ def _run_loop(program: Program, datagrams: Datagrams) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a host, and return the exit status.
+    """Run a host until it is stopped.
 
-    Status 2: the configuration cannot be used. Status 1: the operating system refuses an operation.
+    Returns:
+        The exit status: 2 if the configuration cannot be used, 1 if the system refuses an
+        operation.
     """
     if len(arguments) != 1:
         sys.stderr.write("usage: python3 -m protocols.adp.program CONFIG.json\n")
@@ -231,7 +313,7 @@ def main(arguments: list[str]) -> int:
         return 2
     address = config.addresses[config.host]
     try:
-        datagrams = Datagrams(config.network.kind, config.network.number, address)
+        datagrams = DatagramSocket(config.network.kind, config.network.number, address)
     except OSError as error:
         write_event("failed", reason=f"{config.network.kind} on {address}: {error.strerror}")
         return 1

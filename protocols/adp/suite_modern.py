@@ -1,8 +1,10 @@
-"""The modern ADP suite: X25519, Ed25519 signatures and ChaCha20-Poly1305.
+"""Protect ADP channels with today's cryptography: X25519, Ed25519 and ChaCha20-Poly1305.
 
-All values that identify a channel (hosts, kernel owners, sessions, both ephemeral keys) are in one
-transcript. Both kernel owners sign the transcript, and the keys are derived from it. Later
-signatures of owners include it, so a signature for one channel is useless on another.
+ADP is the Authenticated Datagram Protocol, for secure messages between hosts. `SuiteModern`
+implements `Suite`, like `suite_1987.py` for the version of 1987. All values that identify a channel
+(hosts, the owners that represent them, both ephemeral keys) form a transcript. These owners sign
+it, and the keys are derived from it. Later signatures of other owners (users or services) cover it,
+too, so a signature for one channel is useless on another.
 """
 
 from __future__ import annotations
@@ -14,11 +16,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from protocols.adp.crypto import TAG
-from protocols.adp.effects import Scope
-from protocols.adp.errors import AdpError, PacketError
-from protocols.adp.packets import Flag, Frame
-from protocols.adp.suite import PrivateKey, PublicKey, Security, SessionRequest, Tools
-from protocols.adp.window import ReplayWindow
+from protocols.adp.effects import EncryptionScope
+from protocols.adp.packets import AdpError, Frame, HeaderFlag, PacketError
+from protocols.adp.suite import (
+    ChannelSecurity,
+    PrivateKey,
+    PublicKey,
+    ReplayWindow,
+    SessionRequest,
+    SuiteTools,
+)
 
 EPHEMERAL = 32  # size of an X25519 key, in bytes
 SIGNATURE = 64
@@ -26,13 +33,19 @@ _SEQUENCE = struct.Struct("!Q")
 
 
 @dataclass
-class ModernKeys:
-    """Keys of one channel: one key per direction, the chain key and the transcript.
+class ModernChannelKeys:
+    """Keys of one channel: a key per direction, a chain key and the transcript.
 
-    The chain key is the input of the next key derivation. Owners sign the transcript.
+    - `tools`: keys and functions of this host
+    - `sending`, `receiving`: keys of the two directions
+    - `chain`: an input of the next key derivation
+    - `transcript`: digest of the handshake, which owners sign
+    - `initiator`: whether this host requested the channel
+    - `window`: sequence numbers that were received
+    - `sequence`: last sequence number that was sent
     """
 
-    tools: Tools
+    tools: SuiteTools
     sending: ChaCha20Poly1305 = field(repr=False)
     receiving: ChaCha20Poly1305 = field(repr=False)
     chain: bytes = field(repr=False)
@@ -42,24 +55,28 @@ class ModernKeys:
     sequence: int = 0
 
     @property
-    def can_prove(self) -> bool:
-        """Return True: the transcript is complete as soon as there are keys."""
+    def can_sign(self) -> bool:
+        """Return True, because owners can sign as soon as there are keys."""
         return True
 
     def seal(self, clear: bytes, body: bytes, *, private: bool) -> bytes:
-        """Return sequence number, body and tag.
+        """Return sequence number, body and tag of a datagram.
 
-        The body is encrypted only for a private message or under the scope ALL.
+        The body is encrypted if the message is private, or if the host encrypts everything.
         """
         self.sequence += 1
         number = _SEQUENCE.pack(self.sequence)
         crypto = self.tools.crypto
-        if private or self.tools.scope is Scope.ALL:
+        if private or self.tools.scope is EncryptionScope.ALL:
             return number + crypto.seal(self.sending, self.sequence, body, clear)
         return number + body + crypto.seal(self.sending, self.sequence, b"", clear + body)
 
     def open(self, clear: bytes, frame: Frame) -> bytes:
-        """Authenticate a frame of any scope and return its body. Raises PacketError."""
+        """Verify a datagram, and return its body.
+
+        Raises:
+            PacketError: the datagram was altered, is a duplicate or is too old.
+        """
         sealed = frame.sealed
         if len(sealed) < _SEQUENCE.size + TAG:
             raise PacketError("no tag")
@@ -67,7 +84,7 @@ class ModernKeys:
         if not self.window.is_fresh(sequence):
             raise PacketError("a duplicate, or too late")
         crypto = self.tools.crypto
-        if frame.flags & Flag.ALL:
+        if frame.flags & HeaderFlag.ALL:
             body = crypto.open(self.receiving, sequence, sealed[_SEQUENCE.size:], clear)
         else:
             body = sealed[_SEQUENCE.size:-TAG]
@@ -76,12 +93,12 @@ class ModernKeys:
         return body
 
     def sign_owner(self, owner: str, key: PrivateKey) -> bytes:
-        """Sign this channel, this direction and the owner's name."""
+        """Sign channel, direction and name with an owner's private key."""
         return self.tools.crypto.sign(_ed25519_private(key, owner),
                                       self._owner_statement(owner, by_initiator=self.initiator))
 
-    def is_proof(self, owner: str, key: PublicKey, signature: bytes) -> bool:
-        """Return whether an owner of the peer has signed this channel."""
+    def is_owner_signature(self, owner: str, key: PublicKey, signature: bytes) -> bool:
+        """Return whether an owner of the other host has signed this channel."""
         statement = self._owner_statement(owner, by_initiator=not self.initiator)
         return self.tools.crypto.verify(_ed25519_public(key, owner), signature, statement)
 
@@ -90,29 +107,34 @@ class ModernKeys:
 
 
 class SuiteModern:
-    """Channels between authenticated kernel owners, with forward secrecy."""
+    """Keys and protection of channels with forward secrecy, between authenticated hosts."""
 
     version = 2
     early = False
     padding = 1
     rekeys = True
 
-    def __init__(self, tools: Tools) -> None:
-        if tools.scope is Scope.NONE:
+    def __init__(self, tools: SuiteTools) -> None:
+        if tools.scope is EncryptionScope.NONE:
             raise AdpError("scope: the modern protocol always authenticates: trailer or all")
         self._tools = tools
 
     def header_flags(self, *, private: bool) -> int:
-        """Return the header flags that describe a message's protection."""
-        everything = private or self._tools.scope is Scope.ALL
-        return Flag.SEALED | Flag.TRAILER | Flag.CHECKSUM | (Flag.ALL if everything else 0)
+        """Return the header flags that describe how a datagram is protected."""
+        everything = private or self._tools.scope is EncryptionScope.ALL
+        return HeaderFlag.SEALED | HeaderFlag.TRAILER | HeaderFlag.CHECKSUM | (
+            HeaderFlag.ALL if everything else 0)
 
     def is_acceptable(self, flags: int) -> bool:
-        """Return True: every frame is authenticated when it is opened."""
+        """Return True, because every datagram is authenticated when it is opened."""
         return True
 
     def create_request(self, peer: str) -> tuple[SessionRequest, None]:
-        """Return an ephemeral key, signed by the local kernel owner for this peer."""
+        """Create an ephemeral key for a channel, and sign it in this host's name.
+
+        Returns:
+            The request with its secret, and None, because keys exist only after the answer.
+        """
         tools, identity = self._tools, self._tools.identity
         channel, secret = tools.random(8), tools.random(EPHEMERAL)
         ephemeral = tools.crypto.x25519_public(secret)
@@ -121,10 +143,13 @@ class SuiteModern:
         key = _ed25519_private(identity.keys[identity.kernel_owner], identity.kernel_owner)
         return SessionRequest(channel, peer, ephemeral + tools.crypto.sign(key, text), secret), None
 
-    def accept_request(self, peer: str, frame: Frame) -> tuple[ModernKeys, bytes]:
-        """Return the keys and an ephemeral key, signed together with the request.
+    def accept_request(self, peer: str, frame: Frame) -> tuple[ModernChannelKeys, bytes]:
+        """Verify a request, and return the channel's keys and a signed ephemeral key.
 
-        Raises PacketError.
+        The ephemeral key is the answer to the request.
+
+        Raises:
+            PacketError: the other host did not sign the request for this host.
         """
         tools, identity = self._tools, self._tools.identity
         ephemeral, signature = _split_signed(frame.request)
@@ -140,11 +165,12 @@ class SuiteModern:
         acknowledgement = ours + tools.crypto.sign(key, answer)
         return self._first_keys(shared, answer, initiator=False), acknowledgement
 
-    def complete_request(self, request: SessionRequest, security: Security | None,
-                         frame: Frame) -> ModernKeys:
-        """Return the keys if the peer's kernel owner signed the acknowledgement.
+    def complete_request(self, request: SessionRequest, security: ChannelSecurity | None,
+                         frame: Frame) -> ModernChannelKeys:
+        """Verify the acknowledgement of a request, and return the channel's keys.
 
-        Raises PacketError.
+        Raises:
+            PacketError: the other host did not sign the acknowledgement.
         """
         tools, identity = self._tools, self._tools.identity
         ephemeral, signature = _split_signed(frame.acknowledgement)
@@ -157,30 +183,33 @@ class SuiteModern:
         return self._first_keys(shared, answer, initiator=True)
 
     def create_rekey(self, peer: str) -> SessionRequest:
-        """Return an unsigned ephemeral key.
-
-        The channel itself authenticates it.
-        """
+        """Create an ephemeral key for the next key of a channel. The channel authenticates it."""
         channel, secret = self._tools.random(8), self._tools.random(EPHEMERAL)
         encoded = channel + self._tools.crypto.x25519_public(secret)
         return SessionRequest(channel, peer, encoded, secret)
 
-    def accept_rekey(self, security: Security, frame: Frame) -> tuple[ModernKeys, bytes]:
-        """Return the next keys and this host's ephemeral key.
+    def accept_rekey(self, security: ChannelSecurity,
+                     frame: Frame) -> tuple[ModernChannelKeys, bytes]:
+        """Return the next keys of a channel, and this host's ephemeral key as the answer.
 
-        Raises PacketError.
+        Raises:
+            PacketError: the request is malformed.
         """
-        assert isinstance(security, ModernKeys)
+        assert isinstance(security, ModernChannelKeys)
         channel, ephemeral = _split_rekey(frame.request)
         secret = self._tools.random(EPHEMERAL)
         shared = self._tools.crypto.x25519_secret(secret, ephemeral)
         answer = channel + self._tools.crypto.x25519_public(secret)
         return self._next_keys(security, shared, frame.request + answer), answer
 
-    def complete_rekey(self, request: SessionRequest, security: Security,
-                       frame: Frame) -> ModernKeys:
-        """Return the next keys from the peer's ephemeral key. Raises PacketError."""
-        assert isinstance(security, ModernKeys)
+    def complete_rekey(self, request: SessionRequest, security: ChannelSecurity,
+                       frame: Frame) -> ModernChannelKeys:
+        """Return the next keys of a channel from the other host's ephemeral key.
+
+        Raises:
+            PacketError: the answer is malformed.
+        """
+        assert isinstance(security, ModernChannelKeys)
         _, ephemeral = _split_rekey(frame.acknowledgement)
         shared = self._tools.crypto.x25519_secret(request.secret, ephemeral)
         return self._next_keys(security, shared, request.encoded + frame.acknowledgement)
@@ -197,21 +226,23 @@ class SuiteModern:
         return b"".join((b"adp/2 request", channel, session, ephemeral,
                          *(bytes([len(name)]) + name for name in encoded)))
 
-    def _first_keys(self, shared: bytes, answer: bytes, *, initiator: bool) -> ModernKeys:
+    def _first_keys(self, shared: bytes, answer: bytes, *, initiator: bool) -> ModernChannelKeys:
         transcript = self._tools.crypto.digest(answer)
         return self._derive_keys(shared, transcript, b"adp/2 keys", transcript, initiator=initiator)
 
-    def _next_keys(self, keys: ModernKeys, shared: bytes, exchanged: bytes) -> ModernKeys:
+    def _next_keys(self, keys: ModernChannelKeys, shared: bytes,
+                   exchanged: bytes) -> ModernChannelKeys:
         return self._derive_keys(shared, keys.chain, b"adp/2 rekey" + exchanged, keys.transcript,
                                  initiator=keys.initiator)
 
     def _derive_keys(self, shared: bytes, salt: bytes, purpose: bytes, transcript: bytes, *,
-                     initiator: bool) -> ModernKeys:
+                     initiator: bool) -> ModernChannelKeys:
         derived = self._tools.crypto.derive_key(shared, salt, purpose, 96)
         ciphers = [ChaCha20Poly1305(derived[:32]), ChaCha20Poly1305(derived[32:64])]
         sending, receiving = ciphers if initiator else reversed(ciphers)
-        return ModernKeys(self._tools, sending, receiving, derived[64:], transcript, initiator,
-                          ReplayWindow(self._tools.window))
+        return ModernChannelKeys(self._tools, sending, receiving, derived[64:], transcript,
+                                 initiator,
+                                 ReplayWindow(self._tools.window))
 
 
 def _answer_text(request: bytes, session: bytes, ephemeral: bytes) -> bytes:
@@ -219,12 +250,14 @@ def _answer_text(request: bytes, session: bytes, ephemeral: bytes) -> bytes:
 
 
 def _split_signed(field_: bytes) -> tuple[bytes, bytes]:
+    """Split a field into an X25519 public key and an Ed25519 signature."""
     if len(field_) != EPHEMERAL + SIGNATURE:
         raise PacketError("no ephemeral key with a signature")
     return field_[:EPHEMERAL], field_[EPHEMERAL:]
 
 
 def _split_rekey(field_: bytes) -> tuple[bytes, bytes]:
+    """Split a field into a channel number and an X25519 public key."""
     if len(field_) != 8 + EPHEMERAL:
         raise PacketError("no ephemeral key for a channel")
     return field_[:8], field_[8:]

@@ -1,1 +1,1 @@
-"""Authentication and Key Agreement of 3G (3GPP TS 33.102): USIM, HSS and EAP keys."""
+"""Authentication with SIM cards (AKA, 3GPP TS 33.102): the card, its server (HSS) and EAP keys."""

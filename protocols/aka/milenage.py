@@ -1,6 +1,10 @@
-"""Milenage algorithm set: the functions f1 to f5* of a subscriber's key (3GPP TS 35.206).
+"""Compute the Milenage functions f1 to f5* of a SIM card and its server (3GPP).
 
-AES is the library's. This module only arranges the blocks.
+`compute_answers` takes the subscriber's key and a challenge (RAND), and returns RES, CK, IK and
+anonymity keys. `compute_macs` returns the MAC of the network (f1) and of a resynchronisation (f1*).
+`MilenageKey` has the key K and the operator code OPc, which `derive_opc` derives. The emulated card
+(`usim`), the server and checks use them. The functions are those of 3GPP TS 35.206. AES is from the
+library `cryptography`.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ _BLOCK = 16
 
 @dataclass(frozen=True)
 class MilenageKey:
-    """The secret that USIM and HSS share: the key K and the operator code OPc."""
+    """The secret that SIM card and server (HSS) share: key K and operator code OPc."""
 
     key: bytes
     opc: bytes
@@ -33,9 +37,10 @@ class MilenageKey:
 
 @dataclass(frozen=True)
 class ChallengeAnswer:
-    """Results of a challenge: response RES and keys.
+    """Results of a challenge: response RES, keys CK and IK, and anonymity keys.
 
-    The anonymity keys conceal the sequence number, `ak_of_resynchronisation` that of AUTS.
+    An anonymity key conceals the sequence number, and `ak_of_resynchronisation` conceals that of
+    AUTS.
     """
 
     res: bytes
@@ -46,18 +51,18 @@ class ChallengeAnswer:
 
 
 def derive_opc(key: bytes, op: bytes) -> bytes:
-    """Return OPc, the operator code OP combined with one subscriber's key."""
+    """Derive OPc, the operator code OP combined with the key of one subscriber."""
     return _xor_bytes(_aes_encryptor(key)(op), op)
 
 
 def compute_answers(shared: MilenageKey, rand: bytes) -> ChallengeAnswer:
-    """Compute the functions f2 to f5 and f5*."""
-    encrypt, ours = _aes_encryptor(shared.key), shared.opc
-    temporary = encrypt(_xor_bytes(rand, ours))
+    """Compute the functions f2 to f5 and f5*: the response to a challenge, and keys."""
+    encrypt, opc = _aes_encryptor(shared.key), shared.opc
+    temporary = encrypt(_xor_bytes(rand, opc))
 
     def out(turn: int, constant: int) -> bytes:
-        mixed = _rotate_left(_xor_bytes(temporary, ours), turn)
-        return _xor_bytes(encrypt(_xor_bytes(mixed, constant.to_bytes(_BLOCK, "big"))), ours)
+        mixed = _rotate_left(_xor_bytes(temporary, opc), turn)
+        return _xor_bytes(encrypt(_xor_bytes(mixed, constant.to_bytes(_BLOCK, "big"))), opc)
 
     second = out(0, 1)
     return ChallengeAnswer(res=second[8:], ck=out(4, 2), ik=out(8, 4), ak=second[:SQN_BYTES],
@@ -65,16 +70,16 @@ def compute_answers(shared: MilenageKey, rand: bytes) -> ChallengeAnswer:
 
 
 def compute_macs(shared: MilenageKey, rand: bytes, sqn: bytes, amf: bytes) -> tuple[bytes, bytes]:
-    """Compute f1 and f1*: the MACs of the network and of a resynchronisation."""
-    encrypt, ours = _aes_encryptor(shared.key), shared.opc
-    temporary = encrypt(_xor_bytes(rand, ours))
-    block = _xor_bytes(_rotate_left(_xor_bytes((sqn + amf) * 2, ours), 8), temporary)
-    out = _xor_bytes(encrypt(block), ours)
+    """Compute f1 and f1*: the MAC of the network, and the MAC of a resynchronisation."""
+    encrypt, opc = _aes_encryptor(shared.key), shared.opc
+    temporary = encrypt(_xor_bytes(rand, opc))
+    block = _xor_bytes(_rotate_left(_xor_bytes((sqn + amf) * 2, opc), 8), temporary)
+    out = _xor_bytes(encrypt(block), opc)
     return out[:MAC_BYTES], out[MAC_BYTES:]
 
 
 def conceal_sqn(sqn: bytes, ak: bytes) -> bytes:
-    """Conceal a sequence number with its anonymity key, or reveal a concealed number."""
+    """Conceal a sequence number with an anonymity key, or reveal a concealed one."""
     return _xor_bytes(sqn, ak)
 
 

@@ -1,6 +1,10 @@
-"""Command line of Authenticast: run the server or the client, or make a key.
+"""Run the server or the client of Authenticast, or generate a key for them.
 
-The commands are `serve CONFIG.json`, `receive CONFIG.json` and `key ALGORITHM BITS FILE`.
+Authenticast streams signed packets over UDP. The command is `python3 -m protocols.authenticast`:
+
+- `serve CONFIG.json` runs the server (`server_program`).
+- `receive CONFIG.json` runs the client (`client_program`).
+- `key ALGORITHM BITS FILE` writes a key pair to FILE.pem and FILE.pub.pem.
 """
 
 from __future__ import annotations
@@ -8,10 +12,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from protocols.authenticast import receive, serve
+from protocols.authenticast import client_program, server_program
 from protocols.authenticast.config import ALGORITHMS
 from protocols.authenticast.crypto import UnusableKey, generate_key
-from protocols.authenticast.events import write_event
+from protocols.authenticast.loop import write_event
 from protocols.authenticast.processor import MissingCost
 from protocols.fields import ConfigError
 
@@ -20,10 +24,18 @@ _USAGE = ("usage: python3 -m protocols.authenticast serve CONFIG.json | receive 
 
 
 def make_key(algorithm: str, bits: str, path: Path) -> None:
-    """Write a new key pair to FILE.pem (private) and FILE.pub.pem.
+    """Generate a signature key pair and write it to FILE.pem (private) and FILE.pub.pem (public).
 
-    FILE.pem is created with mode 0600. Raises ConfigError for wrong arguments and UnusableKey for a
-    size that the library refuses.
+    FILE.pem is created with mode 0600.
+
+    Args:
+        algorithm: name of the algorithm, such as DSA.
+        bits: size of the key in bits.
+        path: FILE without its ending.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        UnusableKey: the library refuses the size.
     """
     if algorithm not in ALGORITHMS or not bits.isascii() or not bits.isdigit():
         raise ConfigError(_USAGE)
@@ -36,16 +48,18 @@ def make_key(algorithm: str, bits: str, path: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command and return its exit status.
+    """Run the command `serve`, `receive` or `key`.
 
-    0 is success, 1 an error of the system, 2 an error that the user can correct.
+    Returns:
+        The exit status: 0 is success, 1 an error of the system, 2 an error that the user can
+        correct.
     """
     try:
         match arguments:
             case ["serve", path]:
-                serve.run(Path(path))
+                server_program.run(Path(path))
             case ["receive", path]:
-                receive.run(Path(path))
+                client_program.run(Path(path))
             case ["key", algorithm, bits, path]:
                 make_key(algorithm, bits, Path(path))
                 return 0

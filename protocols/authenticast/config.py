@@ -1,6 +1,10 @@
-"""Strict parsing of the programs' configurations and of user commands, from JSON.
+"""Read and check the JSON configuration files of Authenticast's server and client.
 
-Levels are per cent in JSON, and shares in all other modules.
+Authenticast streams signed packets over UDP. `load_server` and `load_client` take a path, and
+return a `ServerConfig` or `ClientConfig`: address, keys, stream settings, and times of operations
+on a slow processor. `take_request` parses a user's request for a stream, from a file or from a
+command to the running client. Fractions, such as the fraction of verified packets (level), are per
+cent in JSON, and 0 to 1 in all other modules.
 """
 
 from __future__ import annotations
@@ -11,32 +15,33 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from protocols.authenticast.asking import ClientPolicy
-from protocols.authenticast.clock import WallClock, take_clock
-from protocols.authenticast.controllers.balance import Balanced
-from protocols.authenticast.controllers.blend1998 import (
+from protocols.authenticast.client import ClientPolicy
+from protocols.authenticast.controllers import (
+    AlgorithmController,
     Blend1998,
     BlendParameters,
+    BoundedDelayController,
+    BoundedDelayParameters,
+    Controller,
     DelayedFirst1998,
+    LyapunovController,
+    StaticController,
 )
-from protocols.authenticast.controllers.bounded import Bounded, BoundedParameters
-from protocols.authenticast.controllers.lyapunov import Lyapunov
-from protocols.authenticast.controllers.state import Controller
-from protocols.authenticast.controllers.static import Static
 from protocols.authenticast.crypto import VerifyingKey, load_private, load_public
-from protocols.authenticast.messages import Wish
-from protocols.authenticast.processor import Cost, Steal
-from protocols.authenticast.schemes.tesla import Schedule
+from protocols.authenticast.loop import WallClock, take_clock
+from protocols.authenticast.messages import StreamRequest
+from protocols.authenticast.packets import ConstantSource, FrameTraceSource, read_frames
+from protocols.authenticast.processor import OperationCost, OtherLoad
+from protocols.authenticast.schemes.tesla import TeslaSchedule
 from protocols.authenticast.server import ServerPolicy
 from protocols.authenticast.settings import (
     SIGNATURES,
     Algorithm,
-    Range,
+    LevelRange,
     Scheme,
-    Setting,
     SettingError,
+    StreamSetting,
 )
-from protocols.authenticast.source import Constant, Frames, read_frames
 from protocols.authenticast.stream import StreamPolicy
 from protocols.fields import (
     ConfigError,
@@ -62,23 +67,41 @@ _PERCENT = number_between(0, 100)
 
 @dataclass(frozen=True)
 class ModelledProcessor:
-    """The modelled processor of a node. Without costs, none is modelled."""
+    """The times of operations on a slow processor, which the program imitates.
 
-    costs: Mapping[str, Cost]
+    Without such times, operations take the time that they really take.
+
+    - `costs`: time of each operation
+    - `count`: number of processors
+    - `steal`: times in which other work takes a share of the processor
+    - `charged_as`: for an algorithm of today, the paper's algorithm by whose times it is charged
+    """
+
+    costs: Mapping[str, OperationCost]
     count: int
-    steal: tuple[Steal, ...]
+    steal: tuple[OtherLoad, ...]
     charged_as: Mapping[Algorithm, str]
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """The configuration of the server program."""
+    """The configuration of the server program.
+
+    - `address`, `port`: where the server receives requests
+    - `policy`: its keys, and what it grants to clients
+    - `controller`: creates the controller of a stream
+    - `source`: source of the packets
+    - `device`: costs of operations
+    - `start_with`: number of clients that must have asked before the streams begin
+    - `seed`: seed of all random bytes, None for real ones
+    - `clock`: creates the program's clock
+    """
 
     address: str
     port: int
     policy: ServerPolicy
     controller: Callable[[], Controller]
-    source: Constant | Frames
+    source: ConstantSource | FrameTraceSource
     device: ModelledProcessor
     start_with: int
     seed: int | None
@@ -87,7 +110,17 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """The configuration of the client program."""
+    """The configuration of the client program.
+
+    - `address`, `port`: where the client receives the stream
+    - `server`: address and port of the server
+    - `policy`: its keys, and the stream that it requests
+    - `receive_buffer_bytes`: size of the socket's buffer, None for the system's default
+    - `series`: file for the list of packets, if there is to be one
+    - `device`: costs of operations
+    - `seed`: seed of all random bytes, None for real ones
+    - `clock`: creates the program's clock
+    """
 
     address: str
     port: int
@@ -101,7 +134,11 @@ class ClientConfig:
 
 
 def load_server(path: Path) -> ServerConfig:
-    """Load the server's configuration from a file. Raises ConfigError."""
+    """Read the server's configuration file.
+
+    Raises:
+        ConfigError: a field is missing, unknown or wrong.
+    """
     reader = Fields(read_json(path), path.name)
     keys = reader.take("keys", list_of(key_file(path.parent, load_private)))
     clients, weights = {}, {}
@@ -129,7 +166,11 @@ def load_server(path: Path) -> ServerConfig:
 
 
 def load_client(path: Path) -> ClientConfig:
-    """Load the client's configuration from a file. Raises ConfigError."""
+    """Read the client's configuration file.
+
+    Raises:
+        ConfigError: a field is missing, unknown or wrong.
+    """
     reader = Fields(read_json(path), path.name)
     server = reader.take_object("server")
     keys = _by_algorithm(server.take("keys", list_of(key_file(path.parent, load_public))))
@@ -152,52 +193,59 @@ def load_client(path: Path) -> ClientConfig:
 
 
 def take_request(reader: Fields, algorithms: Sequence[Algorithm],
-                 current: Wish | None = None) -> Wish:
-    """Parse the user's request for a stream. Raises ConfigError.
+                 current: StreamRequest | None = None) -> StreamRequest:
+    """Parse the user's request for a stream, from the configuration or from a command.
+
+    It has the scheme, the algorithm, the fraction of packets to verify, and the range of fractions
+    between which a controller may choose.
 
     Args:
-        reader: Fields of the configuration or command.
-        algorithms: Algorithms of the known server keys. The first is the default where the current
+        reader: fields of the configuration or command.
+        algorithms: algorithms of the known server keys. The first is the default where the current
             setting has no signature algorithm, as with a secret key.
-        current: The current request, from which missing fields are taken.
+        current: the current request, from which missing fields are taken.
+
+    Raises:
+        ConfigError: a field is wrong.
     """
     setting = current.setting if current else None
     try:
         permitted = reader.take("range", _parse_range, current.permitted if current else [0, 100])
         scheme = reader.take("scheme", one_of(SCHEMES), _scheme_name(setting))
-        asked = reader.take("algorithm", none_or(one_of(ALGORITHMS)), None)
-        if asked and asked not in algorithms:
+        algorithm_field = reader.take("algorithm", none_or(one_of(ALGORITHMS)), None)
+        if algorithm_field and algorithm_field not in algorithms:
             raise ConfigError(f"{reader.where}: algorithm: no key of the server's is known for "
-                              f"{asked.name}; choose from "
+                              f"{algorithm_field.name}; choose from "
                               f"{', '.join(algorithm.name for algorithm in algorithms)}")
-        algorithm = asked or (setting.algorithm if setting and setting.algorithm in algorithms
-                              else algorithms[0])
+        algorithm = algorithm_field or (
+            setting.algorithm if setting and setting.algorithm in algorithms else algorithms[0])
         level = reader.take("level", _PERCENT, 100 * permitted.clamp(
             setting.level if setting else permitted.high)) / 100
-        wished = Setting(
+        wished = StreamSetting(
             scheme, algorithm if scheme.is_signed else Algorithm.HMAC,
             reader.take("bundle", whole_number(-1 << 31, 1 << 31), setting.bundle if setting
                         else 1),
             level if scheme is Scheme.PERCENTAGE else 1.0).check(permitted)
     except SettingError as error:
         raise ConfigError(f"{reader.where}: {error}") from None
-    return Wish(permitted, wished,
-                reader.take("automatic", parse_boolean, default=current.automatic if current
-                            else False),
-                reader.take("algorithm_change", parse_boolean,
-                            default=current.algorithm_change if current else False))
+    return StreamRequest(permitted, wished,
+                         reader.take("automatic", parse_boolean, default=current.automatic
+                                     if current
+                                     else False),
+                         reader.take("algorithm_change", parse_boolean,
+                                     default=current.algorithm_change if current else False))
 
 
-def _parse_range(value: object) -> Range:
-    if isinstance(value, Range):
+def _parse_range(value: object) -> LevelRange:
+    if isinstance(value, LevelRange):
         return value
     if not isinstance(value, list) or len(value) != 2:
         raise ValueError("two levels are needed, in per cent: [lowest, highest]")
     low, high = map(_PERCENT, value)
-    return Range(low / 100, high / 100)
+    return LevelRange(low / 100, high / 100)
 
 
-def _scheme_name(setting: Setting | None) -> str:
+def _scheme_name(setting: StreamSetting | None) -> str:
     scheme = setting.scheme if setting else Scheme.PERCENTAGE
     return next(name for name, known in SCHEMES.items() if known is scheme)
 
@@ -214,10 +262,10 @@ def _take_seed(reader: Fields) -> int | None:
     return reader.take("seed", none_or(whole_number(0, 1 << 62)), None)
 
 
-def _take_tesla_schedule(reader: Fields) -> Schedule:
-    schedule = Schedule(int(reader.take("interval_s", number_between(0.001, 60), 0.1) * 1e9),
-                        reader.take("delay", whole_number(1, 1000), 3),
-                        reader.take("intervals", whole_number(8, 1 << 20), 3000))
+def _take_tesla_schedule(reader: Fields) -> TeslaSchedule:
+    schedule = TeslaSchedule(int(reader.take("interval_s", number_between(0.001, 60), 0.1) * 1e9),
+                             reader.take("delay", whole_number(1, 1000), 3),
+                             reader.take("intervals", whole_number(8, 1 << 20), 3000))
     reader.end()
     return schedule
 
@@ -226,25 +274,28 @@ def _take_controller(reader: Fields) -> Callable[[], Controller]:
     given = reader.take_object("controller", {"kind": "static"})
     kind = given.take("kind", one_of({name: name for name in (
         "static", "blend-1998", "delayed-first-1998", "bounded", "lyapunov")}))
-    make: Callable[[], Controller] = Static
+    make: Callable[[], Controller] = StaticController
     if kind in {"blend-1998", "delayed-first-1998"}:
         blend = BlendParameters(**_take_parameters(given, BlendParameters))
         make = functools.partial(Blend1998 if kind == "blend-1998" else DelayedFirst1998, blend)
     elif kind == "bounded":
         scheme = given.take("scheme", one_of({"delayed": Scheme.DELAYED, "tree": Scheme.TREE}),
                             "tree")
-        make = functools.partial(Bounded, scheme,
-                                 BoundedParameters(**_take_parameters(given, BoundedParameters)))
+        make = functools.partial(BoundedDelayController, scheme,
+                                 BoundedDelayParameters(
+                                     **_take_parameters(given, BoundedDelayParameters)))
     elif kind == "lyapunov":
-        make = functools.partial(Lyapunov, given.take("worth", number_between(1e-6, 1e6), 1.0))
+        make = functools.partial(LyapunovController,
+                                 given.take("worth", number_between(1e-6, 1e6), 1.0))
     costs = given.take("costs_s", _parse_signature_costs, {})
     given.end()
-    return (lambda: Balanced(make(), costs)) if costs else make
+    return (lambda: AlgorithmController(make(), costs)) if costs else make
 
 
 def _take_parameters(reader: Fields,
-                     parameter_class: type[BlendParameters | BoundedParameters]) -> dict[str, Any]:
-    """Return a controller's parameters. Parameters with an integer default are integers."""
+                     parameter_class: type[BlendParameters | BoundedDelayParameters]) -> dict[
+                         str, Any]:
+    """Read the parameters of a controller. Parameters with an integer default must be integers."""
     return {field.name: reader.take(
         field.name, whole_number(1, 1 << 20) if isinstance(field.default, int)
         else number_between(0, 1e6),
@@ -252,6 +303,7 @@ def _take_parameters(reader: Fields,
 
 
 def _parse_signature_costs(value: object) -> dict[Algorithm, tuple[float, float]]:
+    """Return the time (s) to sign and the time to verify, by signature algorithm."""
     if not isinstance(value, dict):
         raise ValueError("an object is needed: algorithm: [seconds to sign, to verify]")  # noqa: TRY004
     costs = {}
@@ -263,29 +315,30 @@ def _parse_signature_costs(value: object) -> dict[Algorithm, tuple[float, float]
     return costs
 
 
-def _take_source(reader: Fields, folder: Path) -> Constant | Frames:
+def _take_source(reader: Fields, folder: Path) -> ConstantSource | FrameTraceSource:
     kind = reader.take("kind", one_of({"constant": "constant", "frames": "frames"}))
     payload_bytes = reader.take("payload_bytes", whole_number(1, 60000), 1300)
     seed = reader.take("seed", whole_number(0, 1 << 31), 1)
-    source: Constant | Frames
+    source: ConstantSource | FrameTraceSource
     if kind == "constant":
-        source = Constant(reader.take("packets", whole_number(1, 1 << 31)),
-                          reader.take("packets_per_s", number_between(0.1, 1e6)), payload_bytes,
-                          seed)
+        source = ConstantSource(reader.take("packets", whole_number(1, 1 << 31)),
+                                reader.take("packets_per_s", number_between(0.1, 1e6)),
+                                payload_bytes,
+                                seed)
     else:
         frames = reader.take("file", lambda value: read_frames(folder / parse_text(value)))
-        source = Frames(frames, reader.take("frames_per_s", number_between(0.1, 1000)),
-                        payload_bytes,
-                        reader.take("rounds", whole_number(1, 1 << 20), 1), seed)
+        source = FrameTraceSource(frames, reader.take("frames_per_s", number_between(0.1, 1000)),
+                                  payload_bytes,
+                                  reader.take("rounds", whole_number(1, 1 << 20), 1), seed)
     reader.end()
     return source
 
 
 def _take_device(reader: Fields) -> ModelledProcessor:
     costs = reader.take("costs", _parse_costs, {})
-    steal = tuple(Steal(entry.take("from_s", number_between(0)),
-                        entry.take("to_s", number_between(0)),
-                        entry.take("share", number_between(0, 0.99)))
+    steal = tuple(OtherLoad(entry.take("from_s", number_between(0)),
+                            entry.take("to_s", number_between(0)),
+                            entry.take("share", number_between(0, 0.99)))
                   for entry in reader.take_objects("steal", []))
     charged = reader.take("charged_as", _parse_names, {})
     device = ModelledProcessor(costs, reader.take("count", whole_number(1, 64), 1), steal, charged)
@@ -293,10 +346,10 @@ def _take_device(reader: Fields) -> ModelledProcessor:
     return device
 
 
-def _parse_costs(value: object) -> dict[str, Cost]:
-    """Parse the costs of operations, by kind.
+def _parse_costs(value: object) -> dict[str, OperationCost]:
+    """Parse the time that each kind of operation takes on a modelled processor.
 
-    A cost is seconds, or [seconds, seconds a byte].
+    A time is a number of seconds, or [seconds, seconds per byte].
     """
     if not isinstance(value, dict):
         raise ValueError("an object is needed: operation: seconds")  # noqa: TRY004 - see `take`
@@ -305,7 +358,7 @@ def _parse_costs(value: object) -> dict[str, Cost]:
         numbers = list_of(number_between(0, 3600))(given if isinstance(given, list) else [given])
         if len(numbers) > 2:
             raise ValueError(f"{kind}: give seconds, or [seconds, seconds a byte]")
-        costs[kind] = Cost(*numbers)
+        costs[kind] = OperationCost(*numbers)
     return costs
 
 

@@ -1,8 +1,11 @@
-"""Cryptographic operations of a program, which can be charged to a modelled processor.
+"""Compute signatures, MACs and key exchange of Authenticast, and report each operation's kind.
 
-The library performs the real operations. `charge(kind, bytes)` reports each one to a modelled
+Authenticast streams signed packets. `Crypto` performs the real operations by the library
+`cryptography`. It calls `charge(kind, bytes)` for each, so that a program can imitate a slow
 processor. Kinds are `dsa-1024-sign`, `rsa-1024-verify`, ..., `hash`, `hmac` and `x25519`. A
-signature of a message is charged as `hash` of its bytes and the operation on the digest.
+signature counts as a `hash` of the bytes and an operation on the digest. `generate_key`,
+`load_private` and `load_public` are for keys. `is_chosen` selects in secret which packets a
+receiver verifies.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import hmac
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -25,9 +29,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from protocols.authenticast.settings import SIGNATURES, Algorithm
 
 Charge = Callable[[str, int], None]
-Private = (dsa.DSAPrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
-           | ec.EllipticCurvePrivateKey)
-Public = dsa.DSAPublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
+PrivateKey = (dsa.DSAPrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
+              | ec.EllipticCurvePrivateKey)
+PublicKey = (dsa.DSAPublicKey | rsa.RSAPublicKey | ed25519.Ed25519PublicKey
+             | ec.EllipticCurvePublicKey)
 TAG_BYTES = 16
 HASH_BYTES = 32
 # Smallest keys that the library makes and the protocol accepts. The papers' 512 bits are refused.
@@ -42,19 +47,19 @@ class UnusableKey(ValueError):
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A private key with its algorithm and its size in bits."""
+    """A private key for signatures, with its algorithm and its size in bits."""
 
     algorithm: Algorithm
     bits: int
-    private: Private
+    private: PrivateKey
 
     @functools.cached_property
     def public(self) -> VerifyingKey:
-        """Return the public key of the pair."""
+        """Return the public key that belongs to this private key."""
         return VerifyingKey(self.algorithm, self.bits, self.private.public_key())
 
     def to_pem(self) -> bytes:
-        """Return the key in PEM (PKCS #8, unencrypted)."""
+        """Return the private key in PEM (PKCS #8, unencrypted)."""
         return self.private.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption())
@@ -62,33 +67,34 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class VerifyingKey:
-    """A public key with its algorithm and its size in bits."""
+    """A public key for signatures, with its algorithm and its size in bits."""
 
     algorithm: Algorithm
     bits: int
-    public: Public
+    public: PublicKey
 
     @functools.cached_property
     def half_bytes(self) -> int:
-        """Return the length of r and of s in a signature, in bytes.
-
-        Applies to DSA and ECDSA. It is the largest length that the numbers can have.
-        """
+        """Return the largest length in bytes of r and of s in a DSA or ECDSA signature."""
         if isinstance(self.public, dsa.DSAPublicKey):
             return -(-self.public.parameters().parameter_numbers().q.bit_length() // 8)
         return -(-self.bits // 8)
 
     def to_pem(self) -> bytes:
-        """Return the key in PEM."""
+        """Return the public key in PEM."""
         return self.public.public_bytes(serialization.Encoding.PEM,
                                         serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def generate_key(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
-    """Generate a key pair.
+    """Generate a key pair for signatures.
 
-    The default size is 1024 bits for DSA and RSA, 256 bits for the others. Raises UnusableKey for a
-    size that the library or this protocol refuses.
+    Args:
+        algorithm: algorithm of the signatures.
+        bits: size of the key, by default 1024 bits for DSA and RSA, 256 bits for others.
+
+    Raises:
+        UnusableKey: the library or this protocol refuses the size.
     """
     if algorithm not in SIGNATURES:
         raise UnusableKey(f"{algorithm.name}: no algorithm for signatures")
@@ -97,7 +103,7 @@ def generate_key(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
     _check_bits(algorithm, bits)
     if algorithm in _OF_ONE_SIZE and bits != MIN_BITS[algorithm]:
         raise UnusableKey(f"{algorithm.name}: keys have {MIN_BITS[algorithm]} bits, not {bits}")
-    makers: dict[Algorithm, Callable[[], Private]] = {
+    makers: dict[Algorithm, Callable[[], PrivateKey]] = {
         Algorithm.DSA: lambda: dsa.generate_private_key(bits),
         Algorithm.RSA: lambda: rsa.generate_private_key(65537, bits),
         Algorithm.ED25519: ed25519.Ed25519PrivateKey.generate,
@@ -110,29 +116,37 @@ def generate_key(algorithm: Algorithm, bits: int | None = None) -> SigningKey:
 
 
 def load_private(pem: bytes) -> SigningKey:
-    """Load a private key from PEM. Raises UnusableKey."""
+    """Read a private key from PEM.
+
+    Raises:
+        UnusableKey: the text has no key of a supported algorithm.
+    """
     try:
         key = serialization.load_pem_private_key(pem, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise UnusableKey("no unencrypted private key in PEM") from None
-    if not isinstance(key, Private):
+    if not isinstance(key, PrivateKey):
         raise UnusableKey(f"a {type(key).__name__} does not sign")
     public = _to_verifying_key(key.public_key())
     return SigningKey(public.algorithm, public.bits, key)
 
 
 def load_public(pem: bytes) -> VerifyingKey:
-    """Load a public key from PEM. Raises UnusableKey."""
+    """Read a public key from PEM.
+
+    Raises:
+        UnusableKey: the text has no key of a supported algorithm.
+    """
     try:
         key = serialization.load_pem_public_key(pem)
     except (ValueError, UnsupportedAlgorithm):
         raise UnusableKey("no public key in PEM") from None
-    if not isinstance(key, Public):
+    if not isinstance(key, PublicKey):
         raise UnusableKey(f"a {type(key).__name__} verifies nothing")
     return _to_verifying_key(key)
 
 
-def _to_verifying_key(key: Public) -> VerifyingKey:
+def _to_verifying_key(key: PublicKey) -> VerifyingKey:
     if isinstance(key, dsa.DSAPublicKey):
         described = VerifyingKey(Algorithm.DSA, key.key_size, key)
     elif isinstance(key, rsa.RSAPublicKey):
@@ -148,22 +162,20 @@ def _to_verifying_key(key: Public) -> VerifyingKey:
 def _check_bits(algorithm: Algorithm, bits: int) -> None:
     if bits < MIN_BITS[algorithm]:
         raise UnusableKey(f"{algorithm.name}: a key of {bits} bits is too short; give at least "
-                        f"{MIN_BITS[algorithm]} (and charge a device for fewer, see charged_as)")
+                          f"{MIN_BITS[algorithm]} (and charge a device for fewer, see charged_as)")
 
 
 def _to_fixed_length(signature: bytes, key: VerifyingKey) -> bytes:
-    """Return r and s of a DER signature in fixed length, one after the other.
-
-    The length of DER varies by a byte or two.
-    """
+    """Convert a DER signature to r and s in fixed length, because the length of DER varies."""
     first, second = decode_dss_signature(signature)
     return first.to_bytes(key.half_bytes, "big") + second.to_bytes(key.half_bytes, "big")
 
 
 def _to_der(signature: bytes, key: VerifyingKey) -> bytes:
-    """Return a signature of fixed length in DER, as the library expects it.
+    """Convert a signature of fixed length to DER, which the library expects.
 
-    Raises InvalidSignature for another length.
+    Raises:
+        InvalidSignature: the length is wrong.
     """
     half = key.half_bytes
     if len(signature) != 2 * half:
@@ -173,9 +185,9 @@ def _to_der(signature: bytes, key: VerifyingKey) -> bytes:
 
 
 class Crypto:
-    """The cryptographic operations of one program.
+    """The cryptographic operations of one program, each reported as a cost.
 
-    `charged_as` gives an algorithm another name for charges, for example `dsa-512` for DSA.
+    `charged_as` reports an algorithm under another name, for example DSA as `dsa-512`.
     """
 
     def __init__(self, charge: Charge = lambda _kind, _size: None,
@@ -186,7 +198,7 @@ class Crypto:
         self.signed = self.verified = 0
 
     def sign(self, key: SigningKey, message: bytes) -> bytes:
-        """Return a signature over SHA-256 of the message (Ed25519: over the message)."""
+        """Sign a message: over its SHA-256 digest, or with Ed25519 over the message."""
         self._charge("hash", len(message))
         self._charge(f"{self._charge_name(key)}-sign", HASH_BYTES)
         self.signed += 1
@@ -233,16 +245,17 @@ class Crypto:
         return hmac.compare_digest(self.compute_mac(key, message), tag)
 
     def compute_shared_secret(self, private: bytes, public: bytes) -> bytes:
-        """Return the shared secret of X25519.
+        """Return the shared secret of an X25519 key exchange.
 
-        Raises ValueError for a public key of small order.
+        Raises:
+            ValueError: the public key has a small order.
         """
         self._charge("x25519", len(public))
         return x25519.X25519PrivateKey.from_private_bytes(private).exchange(
             x25519.X25519PublicKey.from_public_bytes(public))
 
     def compute_public_key(self, private: bytes) -> bytes:
-        """Return the X25519 public key of 32 random bytes."""
+        """Return the X25519 public key that belongs to a private key of 32 random bytes."""
         self._charge("x25519", len(private))
         return x25519.X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
@@ -255,3 +268,29 @@ class Crypto:
 
     def _charge_name(self, key: SigningKey | VerifyingKey) -> str:
         return self._charged_as.get(key.algorithm, f"{key.algorithm.name.lower()}-{key.bits}")
+
+
+# --- Secret choice of the packets to verify ---
+# The choice is a keyed function of the packet's number. Without the receiver's secret, no other
+# party can predict it. With the secret, disclosed afterwards, every choice can be recomputed: a
+# recorded level is checked that way. A packet chosen at one level is chosen at every higher level.
+
+_PACKET_NUMBER = struct.Struct("!IQ")
+_CHOICE_RANGE = 2 ** 64
+CHOICE_SECRET_BYTES = 32
+
+
+def is_chosen(secret: bytes, purpose: bytes, packet_id: tuple[int, int], share: float) -> bool:
+    """Return whether a packet belongs to a secretly chosen fraction of all packets.
+
+    The choice is repeatable with the secret, and cannot be predicted without it.
+
+    Args:
+        secret: key of the choice, at most 64 bytes (BLAKE2b).
+        purpose: `verify` or `shed` (drop), at most 16 bytes. It makes choices independent.
+        packet_id: stream and sequence number of the packet.
+        share: fraction of packets to choose, 0 to 1.
+    """
+    value = hashlib.blake2b(_PACKET_NUMBER.pack(*packet_id), digest_size=8, key=secret,
+                            person=purpose)
+    return int.from_bytes(value.digest(), "big") < share * _CHOICE_RANGE

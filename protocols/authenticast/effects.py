@@ -1,6 +1,9 @@
-"""Actions that the protocol requests, as values.
+"""Define the actions that Authenticast's protocol logic returns, such as sending a datagram.
 
-The protocol's logic returns them instead of using sockets and clocks.
+Authenticast streams signed packets over UDP. The logic of server and client uses no sockets and no
+clock. It returns these values, and the programs perform them. `SendDatagram` sends a datagram,
+`DeliverPacket` delivers a packet to the application, and `DropPacket` drops one. `ProgramEvent` is
+an event for the user. `PacketFate` is the result for a packet at the receiver, such as verified.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class Fate(enum.Enum):
-    """The result for a packet at the receiver."""
+class PacketFate(enum.Enum):
+    """The result for a packet at the receiver, such as verified, unverified or dropped."""
 
     VERIFIED = "verified"
     UNVERIFIED = "unverified"
@@ -31,11 +34,11 @@ class Fate(enum.Enum):
     @property
     def is_processed(self) -> bool:
         """Return whether the application received the packet."""
-        return self in {Fate.VERIFIED, Fate.UNVERIFIED}
+        return self in {PacketFate.VERIFIED, PacketFate.UNVERIFIED}
 
 
 @dataclass(frozen=True)
-class Send:
+class SendDatagram:
     """A request to send a datagram.
 
     `to` is an address as the caller gave it, or None for the client's server.
@@ -46,11 +49,8 @@ class Send:
 
 
 @dataclass(frozen=True)
-class Deliver:
-    """A packet for the application to process.
-
-    Sequence numbers count per stream.
-    """
+class DeliverPacket:
+    """A packet to deliver to the application. Sequence numbers count per stream."""
 
     stream: int
     sequence: int
@@ -62,20 +62,20 @@ class Deliver:
 
 
 @dataclass(frozen=True)
-class Lose:
-    """A packet that arrived and is not processed."""
+class DropPacket:
+    """A packet that arrived, but is not delivered to the application."""
 
     stream: int
     sequence: int
-    fate: Fate
+    fate: PacketFate
 
 
 @dataclass(frozen=True)
-class Note:
-    """An event to report to the program's caller."""
+class ProgramEvent:
+    """An event to report to the user of the program."""
 
     event: str
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-Effect = Send | Deliver | Lose | Note
+Effect = SendDatagram | DeliverPacket | DropPacket | ProgramEvent

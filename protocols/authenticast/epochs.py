@@ -1,21 +1,22 @@
-"""Epochs of a stream at its receiver: the setting that applies to each packet.
+"""Find which setting applies to which packets of an Authenticast stream.
 
-A change starts an epoch, and every packet names its epoch. Epochs may only increase with the
-sequence numbers, as far as verified packets show. An attacker can therefore not return a receiver
-to a weaker setting.
+Authenticast streams signed packets. A setting says how they are authenticated (scheme, algorithm,
+fraction to verify). All packets under one setting form an epoch, and each packet has the number of
+its epoch. The receiver adds each announced setting to `Epochs`, and gets the `Epoch` of an arriving
+packet from it. Epoch numbers may only increase with the sequence numbers of verified packets. So an
+attacker cannot return a receiver to a weaker setting.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocols.authenticast.packets import Data
-from protocols.authenticast.schemes.base import Opener, Verifier
+from protocols.authenticast.packets import StreamPacket
+from protocols.authenticast.schemes.base import Opener, PacketVerifier, SecretKeyOpener
 from protocols.authenticast.schemes.delayed import DelayedOpener
-from protocols.authenticast.schemes.secret_key import SecretKeyOpener
 from protocols.authenticast.schemes.tesla import TeslaOpener, parse_parameters
 from protocols.authenticast.schemes.tree import TreeOpener
-from protocols.authenticast.settings import Algorithm, Scheme, Setting
+from protocols.authenticast.settings import Algorithm, Scheme, StreamSetting
 
 # Number of epochs that a packet may be ahead of the changes received.
 _MAX_AHEAD = 16
@@ -23,27 +24,30 @@ _MAX_EPOCHS = 16
 
 
 @dataclass(frozen=True)
-class Agreed:
-    """The algorithms and schemes agreed in the handshake. No others are accepted."""
+class AgreedAlgorithms:
+    """The signature algorithms and schemes that client and server agreed on in the handshake."""
 
     algorithms: frozenset[Algorithm]
     schemes: frozenset[Scheme]
 
     def is_permitted(self, scheme: Scheme, algorithm: Algorithm) -> bool:
-        """Return whether a scheme with an algorithm was agreed."""
+        """Return whether client and server agreed on a scheme with this algorithm."""
         return scheme in self.schemes and (
             algorithm in self.algorithms or (not scheme.is_signed and algorithm is Algorithm.HMAC))
 
 
 @dataclass
 class Epoch:
-    """The setting from one change to the next, and the packets verified in it.
+    """The packets that were sent under one setting, as a receiver knows them.
 
-    `first` and `last` are the lowest and the highest sequence number verified. `setting` is None
-    until the change arrives; until then every packet of the epoch is verified.
+    - `setting`: None until the server's message about the setting arrives. Until then, each packet
+      of the epoch is verified.
+    - `key`: the secret key of the epoch, empty for schemes without one
+    - `first`, `last`: lowest and highest verified sequence number
+    - `openers`: verifiers of the epoch's packets, by scheme
     """
 
-    setting: Setting | None = None
+    setting: StreamSetting | None = None
     key: bytes = b""
     first: int | None = None
     last: int = -1
@@ -51,9 +55,10 @@ class Epoch:
 
 
 class Epochs:
-    """The epochs to which packets can still belong."""
+    """The epochs to which arriving packets can still belong."""
 
-    def __init__(self, verifier: Verifier, agreed: Agreed, ahead_ns: int, agreed_ns: int) -> None:
+    def __init__(self, verifier: PacketVerifier, agreed: AgreedAlgorithms, ahead_ns: int,
+                 agreed_ns: int) -> None:
         self._verifier = verifier
         self._agreed = agreed
         self._ahead_ns = ahead_ns
@@ -65,20 +70,21 @@ class Epochs:
         return self._epochs.get(number)
 
     def all_openers(self) -> list[Opener]:
-        """Return all openers, which may hold packets."""
+        """Return the verifiers of all epochs. Some of them hold packets."""
         return [opener for epoch in self._epochs.values() for opener in epoch.openers.values()]
 
-    def start_epoch(self, number: int, setting: Setting, key: bytes, material: bytes) -> None:
-        """Start an epoch with the setting of a change.
+    def start_epoch(self, number: int, setting: StreamSetting, key: bytes, material: bytes) -> None:
+        """Add the setting of an epoch, which the server has announced.
 
         Args:
-            number: Number of the epoch.
-            setting: Its setting.
-            key: A new secret key, or empty to keep the key of the epoch before.
-            material: TESLA's parameters, encoded; ignored for other schemes.
+            number: number of the epoch.
+            setting: how its packets are authenticated.
+            key: a new secret key, or empty to keep the key of the previous epoch.
+            material: encoded parameters of TESLA (MACs with keys disclosed later). Ignored for
+                other schemes.
 
         Raises:
-            ValueError: The setting was not agreed, or lacks what its scheme needs.
+            ValueError: client and server have not agreed on the setting, or its key is missing.
         """
         if not self._agreed.is_permitted(setting.scheme, setting.algorithm):
             raise ValueError(f"{setting.scheme.name} with {setting.algorithm.name} is not agreed")
@@ -97,11 +103,8 @@ class Epochs:
         self.newest = max(self.newest, number)
         self._forget_old()
 
-    def find_opener(self, packet: Data) -> Opener | None:
-        """Return the opener for a packet that may belong to its epoch.
-
-        Returns None if the packet is verified on its own signature.
-        """
+    def find_opener(self, packet: StreamPacket) -> Opener | None:
+        """Return the verifier of a packet's scheme, or None if each packet has its signature."""
         epoch = self._epochs.setdefault(packet.epoch, Epoch())
         if packet.scheme is Scheme.DELAYED:
             return epoch.openers.setdefault(packet.scheme, DelayedOpener(self._verifier))
@@ -109,8 +112,12 @@ class Epochs:
             return epoch.openers.setdefault(packet.scheme, TreeOpener(self._verifier))
         return epoch.openers.get(packet.scheme)
 
-    def is_in_epoch(self, packet: Data) -> bool:
-        """Return whether a packet may belong to the epoch that it names."""
+    def is_in_epoch(self, packet: StreamPacket) -> bool:
+        """Return whether scheme and sequence number of a packet fit the epoch that it names.
+
+        Its number must lie before all later epochs and after all earlier ones. An epoch that the
+        server has not announced yet may begin soon, with any agreed signature scheme.
+        """
         for number, other in self._epochs.items():
             if other.first is None:
                 continue
@@ -125,8 +132,8 @@ class Epochs:
         return (oldest < packet.epoch <= self.newest + _MAX_AHEAD and packet.scheme.is_signed
                 and self._agreed.is_permitted(packet.scheme, packet.algorithm))
 
-    def confirm_packet(self, packet: Data) -> bool:
-        """Register a verified packet. Return whether it is the first of its epoch."""
+    def confirm_packet(self, packet: StreamPacket) -> bool:
+        """Record a verified packet, and return whether it is the first of its epoch."""
         epoch = self._epochs.setdefault(packet.epoch, Epoch())
         is_first = epoch.first is None
         epoch.first = packet.sequence if epoch.first is None else min(epoch.first, packet.sequence)

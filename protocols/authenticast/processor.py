@@ -1,6 +1,10 @@
-"""Model of a node's processor: the duration of operations, less the time of other load.
+"""Imitate a slow processor, such as that of a workstation of 1998.
 
-Without costs nothing is modelled, and operations take their real time. The caller passes all times.
+The results of Authenticast's paper depend on how long signatures took on the computers of that
+time. So a device file states the time of each operation (`OperationCost`). A program gives its
+operations to `Processor`, which returns when that computer would have done them, and waits until
+then. Other programs may take a part of the processor (`OtherLoad`). Without such times, operations
+take the time that they really take. The caller passes all times.
 """
 
 from __future__ import annotations
@@ -10,20 +14,20 @@ from dataclasses import dataclass
 
 
 class MissingCost(ValueError):
-    """An operation for which the device has no cost."""
+    """An operation for which the processor model has no duration."""
 
 
 @dataclass(frozen=True)
-class Cost:
-    """The cost of an operation: seconds, and seconds for each byte."""
+class OperationCost:
+    """The time that an operation takes: seconds, and seconds for each byte."""
 
     s: float
     s_per_byte: float = 0.0
 
 
 @dataclass(frozen=True)
-class Steal:
-    """A share of the processor that other load takes from `from_s` to `to_s`.
+class OtherLoad:
+    """A fraction of the processor that other programs take from `from_s` to `to_s`.
 
     Times are seconds since the start of the modelled processor.
     """
@@ -34,10 +38,10 @@ class Steal:
 
 
 class Processor:
-    """A first-come, first-served queue on `count` processors."""
+    """A modelled processor with `count` cores, which does jobs in the order of arrival."""
 
-    def __init__(self, costs: Mapping[str, Cost], count: int = 1,
-                 steal: Sequence[Steal] = (), since_ns: int = 0) -> None:
+    def __init__(self, costs: Mapping[str, OperationCost], count: int = 1,
+                 steal: Sequence[OtherLoad] = (), since_ns: int = 0) -> None:
         self._costs = dict(costs)
         self._free_ns = [since_ns] * count
         self._steal = tuple(steal)
@@ -45,9 +49,10 @@ class Processor:
         self._owed_s = 0.0
 
     def charge(self, kind: str, size: int) -> None:
-        """Add the cost of an operation that was performed.
+        """Add the time of an operation that was performed to the next job.
 
-        Raises MissingCost if the device has no cost for its kind.
+        Raises:
+            MissingCost: the model has no duration for this kind of operation.
         """
         if not self._costs:
             return
@@ -57,13 +62,14 @@ class Processor:
         self._owed_s += cost.s + cost.s_per_byte * size
 
     def free_ns(self) -> int:
-        """Return the time at which the next processor is free."""
+        """Return the time (ns) at which a core is free."""
         return min(self._free_ns)
 
     def settle_charges(self, now_ns: int) -> int:
-        """Run the charged operations and return the time at which they end.
+        """Run the operations since the last call as one job on one core.
 
-        They are those charged since the last call, and run as one job on one processor.
+        Returns:
+            The time (ns) at which the job ends.
         """
         start_ns = max(now_ns, self.free_ns())
         end_ns = self._end_ns(start_ns, self._owed_s)
@@ -72,7 +78,7 @@ class Processor:
         return end_ns
 
     def _end_ns(self, start_ns: int, work_s: float) -> int:
-        """Return the end of work that starts at a time, under the other load."""
+        """Return the time (ns) at which a job ends, if other programs slow it down."""
         at_s = (start_ns - self._since_ns) / 1e9
         edges = sorted({edge for steal in self._steal for edge in (steal.from_s, steal.to_s)})
         for edge in [edge for edge in edges if edge > at_s]:
@@ -84,6 +90,6 @@ class Processor:
         return self._since_ns + round(end_s * 1e9)
 
     def _available_share(self, at_s: float) -> float:
-        """Return the share of the processor that other load leaves, at least 1 %."""
+        """Return the fraction of the processor that other programs leave, at least 1 %."""
         stolen = sum(steal.share for steal in self._steal if steal.from_s <= at_s < steal.to_s)
         return max(0.01, 1 - stolen)

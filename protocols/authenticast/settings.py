@@ -1,6 +1,9 @@
-"""Settings of a stream, and the range of levels that its user permits.
+"""Define how the packets of an Authenticast stream are authenticated and verified.
 
-A setting is a scheme, an algorithm, a bundle, a level and a share to shed.
+Authenticast streams signed packets over UDP. A `StreamSetting` is a scheme, an algorithm, a group
+size (bundle), the fraction of packets to verify (level), and the fraction to drop (shed). The user
+permits a range of levels (`LevelRange`). Server and client exchange both in messages, which
+`parse_setting` and `parse_range` parse. An invalid setting raises a SettingError.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ class SettingError(ValueError):
 
 
 class Algorithm(enum.IntEnum):
-    """The algorithm field of a packet."""
+    """A signature or MAC algorithm, by its number in packets."""
 
     DSA = 1
     RSA = 2
@@ -34,7 +37,7 @@ SIGNATURES = frozenset({Algorithm.DSA, Algorithm.RSA, Algorithm.ED25519, Algorit
 
 
 class Scheme(enum.IntEnum):
-    """The way packets are authenticated, which determines their authenticator."""
+    """A way to authenticate packets, such as a signature each or a signature per tree."""
 
     PERCENTAGE = 1
     DELAYED = 2
@@ -52,16 +55,13 @@ class Scheme(enum.IntEnum):
 
     @property
     def has_bundles(self) -> bool:
-        """Return whether packets are signed in groups."""
+        """Return whether the scheme signs packets in groups."""
         return self in {Scheme.DELAYED, Scheme.TREE}
 
 
 @dataclass(frozen=True)
-class Range:
-    """The range of security levels that the user permits, as shares.
-
-    `low` is the floor.
-    """
+class LevelRange:
+    """The smallest (`low`) and largest fraction of verified packets that the user permits."""
 
     low: float
     high: float
@@ -73,10 +73,10 @@ class Range:
         if self.low > self.high:
             raise SettingError(
                 f"range: {_format_percent(self.low)} to {_format_percent(self.high)} is upside "
-                               "down; give the lower level first")
+                "down; give the lower level first")
 
     def clamp(self, level: float) -> float:
-        """Return the level inside the range that is nearest to `level`."""
+        """Return the permitted fraction that is nearest to `level`."""
         return min(max(level, self.low), self.high)
 
     def encode(self) -> bytes:
@@ -85,12 +85,13 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """The setting of a stream.
+class StreamSetting:
+    """A setting of a stream: how its packets are authenticated and verified.
 
-    `level` is the share of packets that is verified before processing. `shed` is the share that is
-    dropped without verification, so that the receiver can sustain the level for the others.
-    `bundle` is the number of packets in a bundle or tree.
+    - `level`: fraction of packets that is verified before the application gets them
+    - `shed`: fraction that is dropped without verification, so that the receiver can verify the
+      others
+    - `bundle`: number of packets in a group with a common signature
     """
 
     scheme: Scheme
@@ -107,17 +108,20 @@ class Setting:
                 raise SettingError(f"{name}: {_format_percent(value)}; give 0 to 100 %")
         if self.scheme is not Scheme.PERCENTAGE and self.level != 1:
             raise SettingError(
-                f"level: {_format_percent(self.level)}; {self.scheme.name.lower()} verifies"
-                               " every packet, so only 100 % will do")
+                f"level: {_format_percent(self.level)}; {self.scheme.name.lower()} verifies every "
+                "packet, so only 100 % will do")
         if (self.algorithm in SIGNATURES) != self.scheme.is_signed:
             raise SettingError(f"algorithm: {self.algorithm.name} does not serve "
                                f"{self.scheme.name.lower()}; give "
                                f"{'a signature' if self.scheme.is_signed else 'HMAC'}")
 
-    def check(self, permitted: Range) -> Setting:
-        """Return the setting if its level is in the user's range.
+    def check(self, permitted: LevelRange) -> StreamSetting:
+        """Return the setting if the user permits its verified fraction.
 
-        Raises SettingError. The range's upper end applies to the scheme percentage only.
+        The upper end of the range applies to the scheme `percentage` only.
+
+        Raises:
+            SettingError: the fraction is outside of the range.
         """
         if self.level < permitted.low:
             raise SettingError(f"level: {_format_percent(self.level)} is below the floor of "
@@ -125,7 +129,7 @@ class Setting:
         if self.scheme is Scheme.PERCENTAGE and self.level > permitted.high:
             raise SettingError(
                 f"level: {_format_percent(self.level)} is above the range, which ends at "
-                               f"{_format_percent(permitted.high)}")
+                f"{_format_percent(permitted.high)}")
         return self
 
     def encode(self) -> bytes:
@@ -138,16 +142,24 @@ SETTING_BYTES = _FORM.size
 RANGE_BYTES = _RANGE.size
 
 
-def parse_setting(data: bytes) -> Setting:
-    """Parse a setting of eight bytes. Raises ValueError."""
+def parse_setting(data: bytes) -> StreamSetting:
+    """Parse a setting of eight bytes.
+
+    Raises:
+        ValueError: a value is impossible.
+    """
     scheme, algorithm, bundle, level, shed = _FORM.unpack(data)
-    return Setting(Scheme(scheme), Algorithm(algorithm), bundle, level / STEPS, shed / STEPS)
+    return StreamSetting(Scheme(scheme), Algorithm(algorithm), bundle, level / STEPS, shed / STEPS)
 
 
-def parse_range(data: bytes) -> Range:
-    """Parse a range of four bytes. Raises ValueError."""
+def parse_range(data: bytes) -> LevelRange:
+    """Parse a permitted range of four bytes.
+
+    Raises:
+        ValueError: a value is impossible.
+    """
     low, high = _RANGE.unpack(data)
-    return Range(low / STEPS, high / STEPS)
+    return LevelRange(low / STEPS, high / STEPS)
 
 
 def _to_steps(share: float) -> int:

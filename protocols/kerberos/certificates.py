@@ -1,4 +1,11 @@
-"""Issue certificates and validate chains, with every signature charged."""
+"""Issue X.509 certificates for Kerberos with public keys, and validate certificate chains.
+
+`issue_certificate` takes names, a key and an issuer, and returns a certificate that is padded to a
+given size. The study `kerberos2002` issues certificates with it. `pkinit` calls `validate_chain`
+with a received chain, for clients, KDCs and servers. It returns the first certificate and the
+principal in it, or raises an error. Each verified signature counts as an operation, whose time on a
+slow processor is imitated.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from protocols.kerberos import messages
-from protocols.kerberos.errors import Refusal, RefusalCode
+from protocols.kerberos.messages import KrbError, KrbErrorCode
 from protocols.kerberos.party import Party
 
 #: RFC 4556: OIDs of a principal's name in a certificate, and of the key's purpose.
@@ -29,17 +36,17 @@ X509 = 1
 
 @dataclass(frozen=True)
 class Issuer:
-    """A certification authority: its certificate and key."""
+    """A certification authority: its certificate and private key."""
 
     certificate: x509.Certificate
     key: rsa.RSAPrivateKey
 
 
 @dataclass(frozen=True)
-class Wish:
-    """Requested content of a certificate.
+class CertificateContent:
+    """Content of a certificate to issue, which is padded to `size_bytes`.
 
-    A CA certificate has no purpose. The certificate is padded to `size_bytes`.
+    The certificate of an authority has no purpose (extended key usage).
     """
 
     subject: str
@@ -51,13 +58,10 @@ class Wish:
     size_bytes: int = 0
 
 
-def issue_certificate(content: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None,
+def issue_certificate(content: CertificateContent, key: rsa.RSAPublicKey, issuer: Issuer | None,
                       signer: rsa.RSAPrivateKey,
                       now: datetime) -> x509.Certificate:
-    """Issue a certificate, padded to the requested size.
-
-    Without an issuer the certificate is self-signed.
-    """
+    """Issue a certificate, padded to the requested size. Without an issuer it is self-signed."""
     bare = _build_certificate(content, key, issuer, now, b"").sign(signer, hashes.SHA256())
     lacking = content.size_bytes - len(bare.public_bytes(Encoding.DER))
     if lacking <= 0:
@@ -66,7 +70,8 @@ def issue_certificate(content: Wish, key: rsa.RSAPublicKey, issuer: Issuer | Non
     return _build_certificate(content, key, issuer, now, filling).sign(signer, hashes.SHA256())
 
 
-def _build_certificate(content: Wish, key: rsa.RSAPublicKey, issuer: Issuer | None, now: datetime,
+def _build_certificate(content: CertificateContent, key: rsa.RSAPublicKey, issuer: Issuer | None,
+                       now: datetime,
                        filling: bytes) -> x509.CertificateBuilder:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, content.subject)])
     builder = x509.CertificateBuilder(
@@ -76,7 +81,7 @@ def _build_certificate(content: Wish, key: rsa.RSAPublicKey, issuer: Issuer | No
     builder = builder.add_extension(x509.BasicConstraints(content.is_authority, None),
                                     critical=True)
     if content.realm:
-        name = messages.encode("KRB5PrincipalName", {
+        name = messages.encode_message("KRB5PrincipalName", {
             "realm": content.realm, "principalName": messages.to_principal(content.subject)})
         builder = builder.add_extension(x509.SubjectAlternativeName(
             [x509.OtherName(PRINCIPAL_NAME, name)]), critical=False)
@@ -89,62 +94,62 @@ def _build_certificate(content: Wish, key: rsa.RSAPublicKey, issuer: Issuer | No
 
 
 def as_sent(chain: Sequence[x509.Certificate]) -> list[dict[str, Any]]:
-    """Encode a chain as a SEQUENCE OF Certificate."""
+    """Encode a certificate chain as messages carry it (SEQUENCE OF Certificate)."""
     return [{"certType": X509, "certData": certificate.public_bytes(Encoding.DER)}
             for certificate in chain]
 
 
 def validate_chain(party: Party, sent: Sequence[Mapping[str, Any]], anchor: x509.Certificate,
                    purpose: x509.ObjectIdentifier) -> tuple[x509.Certificate, tuple[str, str]]:
-    """Validate a chain and return its end certificate with the bound name and realm.
+    """Validate a certificate chain, and return its first certificate with its principal.
 
     The checks cover every signature up to the anchor, every validity period, the issuers' right to
     certify, and the key's purpose.
 
     Args:
-        party: The operations of the validating node.
-        sent: The received chain, end certificate first.
-        anchor: The trusted CA certificate.
-        purpose: The extended key usage that the end certificate must have.
+        party: cryptographic operations of the validating node.
+        sent: the received chain, the principal's certificate first.
+        anchor: the trusted CA certificate.
+        purpose: the extended key usage that the first certificate must have.
 
     Returns:
-        The end certificate, with the name and realm of its principal.
+        The first certificate, with the name and realm of its principal.
 
     Raises:
-        Refusal: A check fails.
+        KrbError: a check fails.
     """
     try:
         chain = [x509.load_der_x509_certificate(entry["certData"]) for entry in sent]
     except ValueError:
-        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "no certificate of X.509") from None
+        raise KrbError(KrbErrorCode.INVALID_CERTIFICATE, "no certificate of X.509") from None
     if not chain:
-        raise Refusal(RefusalCode.CANNOT_VERIFY_CERTIFICATE, "no certificate at all")
+        raise KrbError(KrbErrorCode.CANNOT_VERIFY_CERTIFICATE, "no certificate at all")
     for below, above in zip(chain, [*chain[1:], anchor], strict=True):
         _check_link(party, below, above)
     _check_periods(party, chain)
     if not _has_purpose(chain[0], purpose):
-        raise Refusal(RefusalCode.INCONSISTENT_KEY_PURPOSE, "the key is for something else")
+        raise KrbError(KrbErrorCode.INCONSISTENT_KEY_PURPOSE, "the key is for something else")
     return chain[0], bound_name(chain[0])
 
 
 def _check_link(party: Party, below: x509.Certificate, above: x509.Certificate) -> None:
     key, algorithm = above.public_key(), below.signature_hash_algorithm
     if below.issuer != above.subject or not isinstance(key, rsa.RSAPublicKey) or not algorithm:
-        raise Refusal(RefusalCode.CANNOT_VERIFY_CERTIFICATE, "nobody trusted has issued it")
+        raise KrbError(KrbErrorCode.CANNOT_VERIFY_CERTIFICATE, "nobody trusted has issued it")
     if not above.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "the issuer is not an authority")
+        raise KrbError(KrbErrorCode.INVALID_CERTIFICATE, "the issuer is not an authority")
     party.verify(key, below.signature, below.tbs_certificate_bytes, algorithm,
-                 RefusalCode.CANNOT_VERIFY_CERTIFICATE)
+                 KrbErrorCode.CANNOT_VERIFY_CERTIFICATE)
 
 
 def _check_periods(party: Party, chain: Sequence[x509.Certificate]) -> None:
     now_s = party.now_ns() / 1e9
     if not all(is_valid_at(certificate, now_s) for certificate in chain):
-        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "it is not valid now")
+        raise KrbError(KrbErrorCode.INVALID_CERTIFICATE, "it is not valid now")
 
 
 def is_valid_at(certificate: x509.Certificate, at_s: float) -> bool:
-    """Return whether a time is within a certificate's validity period."""
+    """Return whether a time (s since 1970) is within a certificate's validity period."""
     at = datetime.fromtimestamp(at_s, UTC)
     return certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc
 
@@ -158,20 +163,28 @@ def _has_purpose(certificate: x509.Certificate, purpose: x509.ObjectIdentifier) 
 
 
 def bound_name(certificate: x509.Certificate) -> tuple[str, str]:
-    """Return name and realm of a certificate's principal. Raises Refusal."""
+    """Return name and realm of the Kerberos principal in a certificate.
+
+    Raises:
+        KrbError: the certificate has none.
+    """
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         bound = next(name.value for name in names.get_values_for_type(x509.OtherName)
                      if name.type_id == PRINCIPAL_NAME)
     except (x509.ExtensionNotFound, StopIteration):
-        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "no principal's name in it") from None
-    value = messages.decode("KRB5PrincipalName", bound)
+        raise KrbError(KrbErrorCode.INVALID_CERTIFICATE, "no principal's name in it") from None
+    value = messages.decode_message("KRB5PrincipalName", bound)
     return messages.name_of(value["principalName"]), value["realm"]
 
 
 def key_in(certificate: x509.Certificate) -> rsa.RSAPublicKey:
-    """Return a certificate's RSA public key. Raises Refusal for another kind of key."""
+    """Return the RSA public key of a certificate.
+
+    Raises:
+        KrbError: the certificate has another kind of key.
+    """
     key = certificate.public_key()
     if not isinstance(key, rsa.RSAPublicKey):
-        raise Refusal(RefusalCode.INVALID_CERTIFICATE, "no RSA key in it")
+        raise KrbError(KrbErrorCode.INVALID_CERTIFICATE, "no RSA key in it")
     return key

@@ -1,4 +1,10 @@
-"""Strict configuration of a node from JSON, with keys in a separate file."""
+"""Read and check the JSON configuration of a Kerberos node, and its separate key file.
+
+`load_config` takes a path, and returns a `PartyConfig`. It has the node's role (KDC, application
+server, proxy or client) with its keys and certificates, and the addresses of all nodes. It also has
+the times of operations on a slow processor, which the node imitates. A mistake raises a ConfigError
+of one line. `protocols.kerberos.program` uses it.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +31,17 @@ from protocols.fields import (
 )
 from protocols.kerberos import certificates
 from protocols.kerberos.client import ClientSettings, Initial, ProxyUse
+from protocols.kerberos.host import Address
 from protocols.kerberos.kdc import KdcSettings
-from protocols.kerberos.meter import Cost
 from protocols.kerberos.party import key_of
 from protocols.kerberos.pkinit import Identity
-from protocols.kerberos.processor import Sharing, Variation
+from protocols.kerberos.processor import OperationCost, Sharing, Variation
 from protocols.kerberos.proxy import ProxySettings
 from protocols.kerberos.server import ServiceSettings
-from protocols.kerberos.suites import SUITES, Suite
-from protocols.kerberos.wire import Address
+from protocols.kerberos.suites import SUITES, CipherSuite
 
 T = TypeVar("T")
-Way = Literal["pkcross", "pktapp", "mobile"]
+TransactionKind = Literal["pkcross", "pktapp", "mobile"]
 _RoleName = Literal["kdc", "services", "proxy", "client"]
 _LONG = 10_000_000
 _seconds = number_between(0, 1e9)
@@ -44,9 +49,10 @@ _seconds = number_between(0, 1e9)
 
 @dataclass(frozen=True)
 class ServerRole:
-    """An application server's services by principal.
+    """Settings of an application server: its services by principal.
 
-    With `lengthens`, the length field of an acknowledgement has one byte more than DER permits.
+    With `lengthens`, the length field of an acknowledgement has one byte more than DER permits (an
+    injected fault).
     """
 
     services: Mapping[str, ServiceSettings]
@@ -55,13 +61,13 @@ class ServerRole:
 
 @dataclass(frozen=True)
 class ClientRole:
-    """A client with the protocol and number of its transactions.
+    """Settings of a client: how it logs in, and how often.
 
-    `customers` is the number of concurrent customers.
+    `customers` is the number of users that log in at the same time.
     """
 
     settings: ClientSettings
-    way: Way
+    way: TransactionKind
     customers: int
     transactions: int
 
@@ -71,14 +77,25 @@ Role = KdcSettings | ServerRole | ProxySettings | ClientRole
 
 @dataclass(frozen=True)
 class PartyConfig:
-    """Configuration of a node: role, addresses and costs of operations."""
+    """Configuration of a node: its role, addresses, and times of operations.
 
-    suite: Suite
+    - `suite`: cipher suite of the realm
+    - `address`, `port`: where the node receives messages
+    - `addresses`: address and port of every node
+    - `costs`: time of each operation
+    - `speed`: factor by which the node's processor is faster than its device
+    - `sharing`: whether all users of the node share one processor
+    - `variation`: how service times vary
+    - `seed`: seed of all random bytes, None for real ones
+    - `clock_offset_s`: difference of the node's clock (injected fault)
+    """
+
+    suite: CipherSuite
     role: Role
     address: str
     port: int
     addresses: Mapping[str, Address]
-    costs: Mapping[str, Cost]
+    costs: Mapping[str, OperationCost]
     speed: float
     sharing: Sharing
     variation: Variation
@@ -87,11 +104,15 @@ class PartyConfig:
 
 
 def load_config(path: Path) -> PartyConfig:
-    """Load a node's configuration. Raises ConfigError with a one-line message."""
+    """Read the configuration of a node.
+
+    Raises:
+        ConfigError: a field is missing, unknown or wrong. The message has one line.
+    """
     fields = Fields(read_json(path), path.name)
     suite = fields.take("suite", one_of(SUITES))
-    keys = _Keys(Path(fields.take("keys", parse_text)), suite,
-                 fields.take("uses", list_of(parse_text)))
+    keys = _KeyFile(Path(fields.take("keys", parse_text)), suite,
+                    fields.take("uses", list_of(parse_text)))
     processor = fields.take_object("processor", {})
     config = PartyConfig(
         suite, _read_role(fields, keys), fields.take("address", str, ""),
@@ -108,22 +129,22 @@ def load_config(path: Path) -> PartyConfig:
     return config
 
 
-def _read_role(fields: Fields, keys: _Keys) -> Role:
-    """Read the role that the document selects."""
+def _read_role(fields: Fields, keys: _KeyFile) -> Role:
+    """Read the settings of the role (KDC, server, proxy or client) that the file selects."""
     name = fields.take("role", _literal_names(_RoleName))
     if name == "services":
         return ServerRole({service: ServiceSettings(keys.secret(service), keys.identity(service))
                            for service in fields.take("services", list_of(parse_text))},
                           fields.take("lengthens", parse_boolean, default=False))
     inner = fields.take_object(name)
-    readers: Mapping[str, Callable[[Fields, _Keys], Role]] = {
+    readers: Mapping[str, Callable[[Fields, _KeyFile], Role]] = {
         "kdc": _read_kdc, "proxy": _read_proxy, "client": _read_client}
     role = readers[name](inner, keys)
     inner.end()
     return role
 
 
-def _read_kdc(fields: Fields, keys: _Keys) -> KdcSettings:
+def _read_kdc(fields: Fields, keys: _KeyFile) -> KdcSettings:
     secret = fields.take("pkcross_secret", parse_text)
     return KdcSettings(
         keys.identity(fields.take("identity", parse_text)),
@@ -136,7 +157,7 @@ def _read_kdc(fields: Fields, keys: _Keys) -> KdcSettings:
             ("signs_client_key_reply", False), ("ignores_policy", False))})
 
 
-def _read_proxy(fields: Fields, keys: _Keys) -> ProxySettings:
+def _read_proxy(fields: Fields, keys: _KeyFile) -> ProxySettings:
     identity = fields.take("identity", str, "")
     chains = {client: certificates.as_sent(keys.identity(name).chain)
               for client, name in fields.take("chains", _map_of(parse_text), {}).items()}
@@ -146,12 +167,12 @@ def _read_proxy(fields: Fields, keys: _Keys) -> ProxySettings:
                          alters=fields.take("alters", parse_boolean, default=False))
 
 
-def _read_client(fields: Fields, keys: _Keys) -> ClientRole:
+def _read_client(fields: Fields, keys: _KeyFile) -> ClientRole:
     identity = keys.identity(fields.take("identity", parse_text))
-    shown = fields.take("presents", str, "")
-    if shown:
+    other = fields.take("presents", str, "")
+    if other:
         # For negative controls: the client's own name with another principal's key and chain.
-        identity = replace(identity, key=keys.identity(shown).key, chain=keys.identity(shown).chain)
+        identity = replace(identity, key=keys.identity(other).key, chain=keys.identity(other).chain)
     settings = ClientSettings(
         identity, keys.secret(fields.take("secret", parse_text)),
         fields.take("services", list_of(_parse_pair)),
@@ -163,15 +184,15 @@ def _read_client(fields: Fields, keys: _Keys) -> ClientRole:
         proxy=fields.take("proxy", _literal_names(ProxyUse), "none"),
         **{name: fields.take(name, parse_boolean, default=False) for name in (
             "own_proxy_key", "weak_keys", "repeats_ap_request", "spares_opening")})
-    return ClientRole(settings, fields.take("way", _literal_names(Way)),
+    return ClientRole(settings, fields.take("way", _literal_names(TransactionKind)),
                       fields.take("customers", whole_number(1, 10_000), 1),
                       fields.take("transactions", whole_number(1, _LONG), 1))
 
 
-class _Keys:
-    """The key file: `secrets` in hexadecimal, `identities` and the `anchor` in PEM."""
+class _KeyFile:
+    """The key file: `secrets` in hexadecimal digits, `identities` and `anchor` in PEM."""
 
-    def __init__(self, path: Path, suite: Suite, uses: list[str]) -> None:
+    def __init__(self, path: Path, suite: CipherSuite, uses: list[str]) -> None:
         self._suite, self._uses, self._name = suite, uses, path.name
         document = read_json(path)
         if not isinstance(document, dict):
@@ -197,27 +218,36 @@ class _Keys:
                         x509.load_pem_x509_certificates(entry["chain"].encode()), self._anchor)
 
     def identity(self, name: str) -> Identity:
-        """Return an identity listed under `uses`. Raises ConfigError."""
+        """Return an identity (key pair and certificates) that the configuration may use.
+
+        Raises:
+            ConfigError: the configuration does not list it under `uses`.
+        """
         if name not in self._identities:
             raise ConfigError(f"uses: has no identity {name}; add it")
         return self._identities[name]
 
     def public(self, name: str) -> rsa.RSAPublicKey | None:
-        """Return an identity's public key.
+        """Return the public key of an identity, or None for "".
 
-        Return None for "". Raises ConfigError.
+        Raises:
+            ConfigError: there is no such identity.
         """
         return self.identity(name).key.public_key() if name else None
 
     def secret(self, name: str) -> Mapping[str, Any]:
-        """Return a secret key. Raises ConfigError."""
+        """Return a secret key of a principal.
+
+        Raises:
+            ConfigError: there is no such key.
+        """
         if name not in self._secrets:
             raise ConfigError(f"{self._name}: has no secret of {name}; add it")
         return key_of(self._suite, self._secrets[name])
 
 
 def _literal_names(kind: Any) -> Callable[[object], Any]:
-    """Return a converter for the names that a Literal type allows."""
+    """Return a converter that accepts the names of a Literal type."""
     return one_of({name: name for name in get_args(kind)})
 
 
@@ -239,9 +269,9 @@ def _parse_endpoint(value: object) -> Address:
     return parse_text(host), whole_number(1, 65535)(port)
 
 
-def _parse_cost(value: object) -> Cost:
+def _parse_cost(value: object) -> OperationCost:
     each, byte = _check_length(value, 2)
-    return Cost(_seconds(each), _seconds(byte))
+    return OperationCost(_seconds(each), _seconds(byte))
 
 
 def _check_length(value: object, count: int) -> list[object]:

@@ -1,19 +1,27 @@
-"""Operations of a party with its cipher suite, meter and clock."""
+"""Provide cryptographic operations for a Kerberos node, and count their time on a slow processor.
+
+A node is a client, KDC, proxy or application server (a *party*). `Party` encrypts, decrypts and
+signs. Each operation is *charged* to a `Meter`, with the time that a device file states for it on a
+slow processor. The node waits for the sum of these times later.
+
+The work of a node is a generator of `RequestStep` (send a request) and `PhaseMark` (a phase of the
+login has ended). `protocols.kerberos.host.Host` runs it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from protocols.kerberos import messages
-from protocols.kerberos.errors import Refusal, RefusalCode, Undecipherable
-from protocols.kerberos.meter import Meter
-from protocols.kerberos.suites import RandomBytes, Suite
+from protocols.kerberos.messages import DecryptionError, KrbError, KrbErrorCode
+from protocols.kerberos.processor import Meter
+from protocols.kerberos.suites import CipherSuite, RandomBytes
 
 #: Encryption types of draft 05: private key (signature) and public key.
 RSA_PRIVATE, RSA_PUBLIC = 9, 10
@@ -25,13 +33,13 @@ MD5_CHECKSUM, SHA256_CHECKSUM = 7, -2
 
 @dataclass(frozen=True)
 class Party:
-    """Operations for one piece of work on one node.
+    """Cryptographic operations for one piece of work on one node, with a meter that counts them.
 
-    `now_ns` returns nanoseconds since 1970. `lifetime_s` applies to tickets, and `skew_s` is the
-    permitted clock difference.
+    `now_ns` returns nanoseconds since 1970. `lifetime_s` is the lifetime of tickets, and `skew_s`
+    the permitted difference between clocks.
     """
 
-    suite: Suite
+    suite: CipherSuite
     meter: Meter
     random_bytes: RandomBytes
     now_ns: Callable[[], int]
@@ -39,80 +47,93 @@ class Party:
     lifetime_s: int = 36_000
 
     def new_key(self) -> dict[str, Any]:
-        """Generate an EncryptionKey."""
+        """Generate a random symmetric key (EncryptionKey)."""
         return key_of(self.suite, self.suite.new_key(self.random_bytes))
 
     def new_nonce(self) -> int:
-        """Generate a 31-bit nonce with bit 30 set, which always takes four bytes."""
+        """Generate a 31-bit nonce whose highest bit is set, so that it always takes four bytes."""
         return int.from_bytes(self.random_bytes(4), "big") & 0x3FFFFFFF | 0x40000000
 
     # --- secret keys -------------------------------------------------------------------------
 
     def encrypt(self, key: Mapping[str, Any], usage: int, text: bytes) -> dict[str, Any]:
-        """Encrypt text with an EncryptionKey and return EncryptedData."""
+        """Encrypt text with a key for a key usage number, and return EncryptedData."""
         self.meter.charge(self.suite.operation, len(text))
         return {"etype": self.suite.etype, "cipher": self.suite.encrypt(
             key["keyvalue"], usage, text, self.random_bytes)}
 
     def decrypt(self, key: Mapping[str, Any], usage: int, data: Mapping[str, Any],
                 kind: str) -> Any:
-        """Decrypt EncryptedData and decode its value.
+        """Decrypt EncryptedData, and decode its content.
 
-        Raises Refusal (bad integrity).
+        Raises:
+            KrbError: the key does not fit (code bad integrity), or the content is malformed.
         """
         self.meter.charge(self.suite.operation, len(data["cipher"]))
         if data["etype"] != self.suite.etype or key["keytype"] != self.suite.etype:
-            raise Refusal(RefusalCode.BAD_INTEGRITY, f"{kind}: another encryption type")
+            raise KrbError(KrbErrorCode.BAD_INTEGRITY, f"{kind}: another encryption type")
         try:
             text = self.suite.decrypt(key["keyvalue"], usage, data["cipher"])
-        except Undecipherable as error:
-            raise Refusal(RefusalCode.BAD_INTEGRITY, f"{kind}: {error}") from None
-        return messages.decode(kind, text, is_padded=True)
+        except DecryptionError as error:
+            raise KrbError(KrbErrorCode.BAD_INTEGRITY, f"{kind}: {error}") from None
+        return messages.decode_message(kind, text, is_padded=True)
 
     # --- public keys -------------------------------------------------------------------------
 
     def sign(self, key: rsa.RSAPrivateKey, text: bytes) -> dict[str, Any]:
-        """Sign text and return a Signature."""
+        """Sign text with an RSA private key."""
         self.meter.charge(f"{self.suite.rsa}-private")
         signature = key.sign(text, padding.PKCS1v15(), self.suite.signature_hash)
         return {"signedHash": {"etype": RSA_PRIVATE, "cipher": signature}}
 
     def check_signature(self, key: rsa.RSAPublicKey, signature: Mapping[str, Any],
                         text: bytes) -> None:
-        """Raise Refusal if a Signature was not made with this key."""
+        """Check that a Signature of text was made with this key.
+
+        Raises:
+            KrbError: the signature was made with another key, or is of another text.
+        """
         self.verify(key, signature["signedHash"]["cipher"], text, self.suite.signature_hash,
-                    RefusalCode.INVALID_SIGNATURE)
+                    KrbErrorCode.INVALID_SIGNATURE)
 
     def verify(self, key: rsa.RSAPublicKey, signature: bytes, text: bytes,
-               algorithm: hashes.HashAlgorithm, code: RefusalCode) -> None:
-        """Raise Refusal with a given code if a signature was not made with this key."""
+               algorithm: hashes.HashAlgorithm, code: KrbErrorCode) -> None:
+        """Check that a signature was made with this key.
+
+        Raises:
+            KrbError: the signature was made with another key. The error has the code `code`.
+        """
         self.meter.charge(f"{self.suite.rsa}-public")
         try:
             key.verify(signature, text, padding.PKCS1v15(), algorithm)
         except InvalidSignature:
-            raise Refusal(code, "the signature is not its key's") from None
+            raise KrbError(code, "the signature is not its key's") from None
 
     def seal_key(self, to: rsa.RSAPublicKey, key: Mapping[str, Any]) -> dict[str, Any]:
-        """Encrypt a TmpKeyPack for the owner of a public key."""
+        """Encrypt a symmetric key for the owner of an RSA public key (TmpKeyPack)."""
         self.meter.charge(f"{self.suite.rsa}-public")
-        pack = messages.encode("TmpKeyPack", {"tmpKey": key})
+        pack = messages.encode_message("TmpKeyPack", {"tmpKey": key})
         return {"etype": RSA_PUBLIC, "cipher": to.encrypt(pack, padding.PKCS1v15())}
 
     def open_key(self, private_key: rsa.RSAPrivateKey, data: Mapping[str, Any], *,
                  is_charged: bool = True) -> Any:
-        """Return the key of a TmpKeyPack. Raises Refusal.
+        """Decrypt a symmetric key with an RSA private key (TmpKeyPack).
 
         With a wrong key, PKCS #1 v1.5 returns random bytes instead of an error. Both cases are
-        refused in the same way.
+        refused in the same way. `is_charged` says whether the operation takes CPU time of the
+        model.
+
+        Raises:
+            KrbError: the key cannot be decrypted.
         """
         if is_charged:
             self.meter.charge(f"{self.suite.rsa}-private")
         try:
             pack = private_key.decrypt(data["cipher"], padding.PKCS1v15())
-            return messages.decode("TmpKeyPack", pack)["tmpKey"]
-        except (ValueError, Refusal):
-            raise Refusal(RefusalCode.PREAUTHENTICATION_FAILED,
-                          "the temporary key is for somebody else") from None
+            return messages.decode_message("TmpKeyPack", pack)["tmpKey"]
+        except (ValueError, KrbError):
+            raise KrbError(KrbErrorCode.PREAUTHENTICATION_FAILED,
+                           "the temporary key is for somebody else") from None
 
     # --- time --------------------------------------------------------------------------------
 
@@ -122,12 +143,45 @@ class Party:
         return messages.kerberos_time(now_ns), messages.to_microseconds(now_ns)
 
     def check_time(self, time: Any) -> None:
-        """Raise Refusal if a time differs from this clock by more than the skew."""
+        """Check that a time is close enough to this node's clock.
+
+        Raises:
+            KrbError: the difference is larger than `skew_s`.
+        """
         apart_s = abs(messages.to_seconds(time) - self.now_ns() // 1_000_000_000)
         if apart_s > self.skew_s:
-            raise Refusal(RefusalCode.SKEW, f"clocks are {apart_s} s apart")
+            raise KrbError(KrbErrorCode.SKEW, f"clocks are {apart_s} s apart")
 
 
-def key_of(suite: Suite, value: bytes) -> dict[str, Any]:
-    """Return an EncryptionKey for a suite."""
+def key_of(suite: CipherSuite, value: bytes) -> dict[str, Any]:
+    """Return a symmetric key (EncryptionKey) of a suite from its bytes."""
     return {"keytype": suite.etype, "keyvalue": value}
+
+
+# --- Steps of a party's work: requests to other parties, and time marks ---
+
+Transport = Literal["udp", "tcp"]
+
+
+@dataclass(frozen=True)
+class RequestStep:
+    """A step that sends a message to a named node and waits for the reply."""
+
+    to: str
+    transport: Transport
+    message: bytes
+
+
+@dataclass(frozen=True)
+class PhaseMark:
+    """A step that ends a phase of a login.
+
+    The phase ends when the time of all operations so far, on the modelled processor, has passed.
+    """
+
+    name: str
+
+
+#: A generator that yields requests and marks, receives replies (b"" for a mark) and returns its own
+#: answer.
+PartyWork = Generator[RequestStep | PhaseMark, bytes, bytes]

@@ -1,6 +1,10 @@
-"""PKINIT pre-authentication data at both ends, in both variants of draft 05.
+"""Create and verify the messages of PKINIT, the login to Kerberos with certificates.
 
-Sections 3.2 and 3.3 of the draft describe the variants.
+`create_request` takes the client's `Identity` (key pair and certificates), and returns a
+PA-PK-AS-REQ. The KDC verifies it by `check_request`, and answers by `create_reply`. There are two
+variants (draft 05, sections 3.2 and 3.3): the KDC or the client generates the key that protects the
+reply. For the second one, `create_key_message` and `check_key_message` carry the client's key.
+Proxies and application servers use them, too.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from protocols.kerberos import certificates, messages
-from protocols.kerberos.errors import Refusal, RefusalCode
+from protocols.kerberos.messages import KrbError, KrbErrorCode
 from protocols.kerberos.party import RANDOM_KEY_PACK, REPLY_KEY_PACK, Party
 
 #: Costs of a certificate chain, in addition to the key operations.
@@ -35,16 +39,16 @@ class Identity:
 
     @property
     def sent_chain(self) -> list[dict[str, Any]]:
-        """Return the chain as it is encoded in messages."""
+        """Return the certificate chain as messages carry it."""
         return certificates.as_sent(self.chain)
 
 
 @dataclass(frozen=True)
-class Authenticated:
-    """The proven sender of a request, with the values that its reply needs.
+class AuthenticatedClient:
+    """The client that has proven its identity in a request, with values for the reply.
 
-    `reply_key` is the key that the client generated, if any. Otherwise the reply is encrypted for
-    the public key.
+    `reply_key` is the key that the client generated. Without it, the reply is encrypted for the
+    client's public key.
     """
 
     name: str
@@ -55,7 +59,7 @@ class Authenticated:
 
 
 def create_authenticator(party: Party, name: str, realm: str, nonce: int) -> dict[str, Any]:
-    """Return a PKAuthenticator for the KDC with this name."""
+    """Create a PKAuthenticator for a KDC: its name, time and a nonce."""
     time, microseconds = party.current_time()
     return {"kdcName": messages.to_principal(name), "kdcRealm": realm, "cusec": microseconds,
             "ctime": time, "nonce": nonce}
@@ -63,65 +67,78 @@ def create_authenticator(party: Party, name: str, realm: str, nonce: int) -> dic
 
 def _check_authenticator(party: Party, value: Mapping[str, Any], name: str, realm: str) -> None:
     if (messages.name_of(value["kdcName"]), value["kdcRealm"]) != (name, realm):
-        raise Refusal(RefusalCode.KDC_NAME_MISMATCH, "it is for another KDC")
+        raise KrbError(KrbErrorCode.KDC_NAME_MISMATCH, "it is for another KDC")
     party.check_time(value["ctime"])
 
 
-# --- reply key from the KDC --------------------------------------------------------------------
+# --- Variant of the draft: reply key from the KDC ---
 
 def create_request(party: Party, identity: Identity, kdc: tuple[str, str],
                    nonce: int) -> dict[str, Any]:
-    """Return a PA-PK-AS-REQ with a signed authenticator and the chain."""
+    """Create a PA-PK-AS-REQ: a signed authenticator and the certificate chain."""
     party.meter.charge(CHAIN_SENT)
     pack = {"pkAuthenticator": create_authenticator(party, *kdc, nonce)}
     value = {"signedAuthPack": {
         "authPack": pack,
-        "authPackSig": party.sign(identity.key, messages.encode("AuthPack", pack))},
+        "authPackSig": party.sign(identity.key, messages.encode_message("AuthPack", pack))},
         "userCert": identity.sent_chain,
         "trustedCertifiers": [messages.to_principal(identity.anchor.subject.rfc4514_string())]}
     return {"padata-type": messages.PA_PK_AS_REQ,
-            "padata-value": messages.encode("PA-PK-AS-REQ", value)}
+            "padata-value": messages.encode_message("PA-PK-AS-REQ", value)}
 
 
 def check_request(party: Party, identity: Identity, padata: bytes,
-                  purpose: x509.ObjectIdentifier) -> Authenticated:
-    """Verify a PA-PK-AS-REQ and return its sender. Raises Refusal."""
+                  purpose: x509.ObjectIdentifier) -> AuthenticatedClient:
+    """Verify a PA-PK-AS-REQ, and return the client that sent it.
+
+    Raises:
+        KrbError: signature, certificate, name or time is wrong.
+    """
     party.meter.charge(CHAIN_READ)
-    value = messages.decode("PA-PK-AS-REQ", padata)
+    value = messages.decode_message("PA-PK-AS-REQ", padata)
     certificate, (name, realm) = certificates.validate_chain(
         party, value.get("userCert", []), identity.anchor, purpose)
     public, signed = certificates.key_in(certificate), value["signedAuthPack"]
     party.check_signature(public, signed["authPackSig"],
-                          messages.encode("AuthPack", signed["authPack"]))
+                          messages.encode_message("AuthPack", signed["authPack"]))
     about = signed["authPack"]["pkAuthenticator"]
     _check_authenticator(party, about, identity.name, identity.realm)
-    return Authenticated(name, realm, about["nonce"], public)
+    return AuthenticatedClient(name, realm, about["nonce"], public)
 
 
-def create_reply(party: Party, identity: Identity, client: Authenticated,
+def create_reply(party: Party, identity: Identity, client: AuthenticatedClient,
                  reply_key: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a PA-PK-AS-REP with a signed reply key for the client, and the chain."""
+    """Create a PA-PK-AS-REP: a signed reply key for the client, and the certificate chain."""
     party.meter.charge(CHAIN_SENT)
     pack = {"replyKey": reply_key, "nonce": client.nonce}
     signed = {"replyKeyPack": pack, "replyKeyPackSig": party.sign(
-        identity.key, messages.encode("ReplyKeyPack", pack))}
+        identity.key, messages.encode_message("ReplyKeyPack", pack))}
     temporary = party.new_key()
     value = {"encSignedReplyKeyPack": party.encrypt(
-        temporary, REPLY_KEY_PACK, messages.encode("SignedReplyKeyPack", signed)),
+        temporary, REPLY_KEY_PACK, messages.encode_message("SignedReplyKeyPack", signed)),
         "encTmpKeyPack": party.seal_key(client.public, temporary), "kdcCert": identity.sent_chain}
     return {"padata-type": messages.PA_PK_AS_REP,
-            "padata-value": messages.encode("PA-PK-AS-REP", value)}
+            "padata-value": messages.encode_message("PA-PK-AS-REP", value)}
 
 
 def check_reply(party: Party, identity: Identity, padata: bytes, kdc: tuple[str, str], nonce: int,
                 *,
                 spares_opening: bool = False) -> Mapping[str, Any]:
-    """Verify a PA-PK-AS-REP and return its reply key. Raises Refusal.
+    """Verify a PA-PK-AS-REP, and return its reply key.
 
-    With `spares_opening`, the private-key operation is not charged.
+    Args:
+        party: cryptographic operations of the client.
+        identity: the client's key pair and certificates.
+        padata: the encoded PA-PK-AS-REP.
+        kdc: name and realm of the KDC.
+        nonce: nonce of the request.
+        spares_opening: do not charge the private-key operation.
+
+    Raises:
+        KrbError: signature, certificate, name or nonce is wrong.
     """
     party.meter.charge(CHAIN_READ)
-    value = messages.decode("PA-PK-AS-REP", padata)
+    value = messages.decode_message("PA-PK-AS-REP", padata)
     temporary = party.open_key(identity.key, value["encTmpKeyPack"], is_charged=not spares_opening)
     signed = party.decrypt(temporary, REPLY_KEY_PACK, value["encSignedReplyKeyPack"],
                            "SignedReplyKeyPack")
@@ -129,21 +146,21 @@ def check_reply(party: Party, identity: Identity, padata: bytes, kdc: tuple[str,
                                                      identity.anchor,
                                                      certificates.KDC_PURPOSE)
     if bound != kdc:
-        raise Refusal(RefusalCode.KDC_NAME_MISMATCH, f"the certificate is {bound[0]}'s")
+        raise KrbError(KrbErrorCode.KDC_NAME_MISMATCH, f"the certificate is {bound[0]}'s")
     pack = signed["replyKeyPack"]
     party.check_signature(certificates.key_in(certificate), signed["replyKeyPackSig"],
-                          messages.encode("ReplyKeyPack", pack))
+                          messages.encode_message("ReplyKeyPack", pack))
     if pack["nonce"] != nonce:
-        raise Refusal(RefusalCode.BAD_MATCH, "the reply is to another request")
+        raise KrbError(KrbErrorCode.BAD_MATCH, "the reply is to another request")
     key: Mapping[str, Any] = pack["replyKey"]
     return key
 
 
-# --- reply key from the client -----------------------------------------------------------------
+# --- Variant of the draft: reply key from the client ---
 
 @dataclass(frozen=True)
-class ToldKey:
-    """A key that a client generates, signs and seals for a KDC or a proxy."""
+class ClientKey:
+    """A key that a client generates, signs and encrypts for a KDC or a proxy."""
 
     key: Mapping[str, Any]
     name: str
@@ -151,16 +168,22 @@ class ToldKey:
     public: rsa.RSAPublicKey
 
 
-def create_key_message(party: Party, identity: Identity, client_key: ToldKey, nonce: int, *,
+def create_key_message(party: Party, identity: Identity, client_key: ClientKey, nonce: int, *,
                        with_chain: bool) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Return a PA-PK-AS-SIGN value and the authenticator in it."""
+    """Create a PA-PK-AS-SIGN, by which a client sends a key that it generated.
+
+    `with_chain` says whether it carries the client's certificates.
+
+    Returns:
+        The message, and the authenticator in it.
+    """
     about = create_authenticator(party, client_key.name, client_key.realm, nonce)
     pack = {"randomKey": client_key.key, "randomKeyAuth": about}
     signed = {"randomkeyPack": pack, "randomkeyPackSig": party.sign(
-        identity.key, messages.encode("RandomKeyPack", pack))}
+        identity.key, messages.encode_message("RandomKeyPack", pack))}
     temporary = party.new_key()
     value: dict[str, Any] = {"encSignedRandomKeyPack": party.encrypt(
-        temporary, RANDOM_KEY_PACK, messages.encode("SignedRandomKeyPack", signed)),
+        temporary, RANDOM_KEY_PACK, messages.encode_message("SignedRandomKeyPack", signed)),
         "encTmpKeyPack": party.seal_key(client_key.public, temporary)}
     if with_chain:
         party.meter.charge(CHAIN_SENT)
@@ -169,8 +192,13 @@ def create_key_message(party: Party, identity: Identity, client_key: ToldKey, no
 
 
 def check_key_message(party: Party, identity: Identity, value: Mapping[str, Any],
-                      purpose: x509.ObjectIdentifier) -> tuple[Authenticated, Mapping[str, Any]]:
-    """Verify a PA-PK-AS-SIGN and return its sender and authenticator. Raises Refusal."""
+                      purpose: x509.ObjectIdentifier) -> tuple[AuthenticatedClient,
+                                                               Mapping[str, Any]]:
+    """Verify a PA-PK-AS-SIGN, and return its sender and the authenticator in it.
+
+    Raises:
+        KrbError: signature, certificate, name or time is wrong.
+    """
     party.meter.charge(CHAIN_READ)
     temporary = party.open_key(identity.key, value["encTmpKeyPack"])
     signed = party.decrypt(temporary, RANDOM_KEY_PACK, value["encSignedRandomKeyPack"],
@@ -179,9 +207,9 @@ def check_key_message(party: Party, identity: Identity, value: Mapping[str, Any]
         party, value.get("userCert", []), identity.anchor, purpose)
     pack, public = signed["randomkeyPack"], certificates.key_in(certificate)
     party.check_signature(public, signed["randomkeyPackSig"],
-                          messages.encode("RandomKeyPack", pack))
+                          messages.encode_message("RandomKeyPack", pack))
     about, key = pack["randomKeyAuth"], pack["randomKey"]
     _check_authenticator(party, about, identity.name, identity.realm)
     if key["keytype"] != party.suite.etype or party.suite.is_weak(key["keyvalue"]):
-        raise Refusal(RefusalCode.KEY_TOO_WEAK, "the client's key is weak")
-    return Authenticated(name, realm, about["nonce"], public, key), about
+        raise KrbError(KrbErrorCode.KEY_TOO_WEAK, "the client's key is weak")
+    return AuthenticatedClient(name, realm, about["nonce"], public, key), about

@@ -1,8 +1,9 @@
-"""Program of a node: `python3 -m protocols.kerberos.program CONFIG.json`.
+"""Run one Kerberos node as a program: `python3 -m protocols.kerberos.program CONFIG.json`.
 
-The role comes from the configuration. A `kdc`, a `proxy` or an application server answers until a
-signal ends it. A `client` performs its transactions and ends. Events are JSON lines on standard
-output.
+CONFIG.json gives its role. A `kdc`, a `proxy` or an application server answers requests until a
+signal ends it. A `client` logs in the requested number of times, and ends. `CustomerPopulation`
+runs several users at the same time. Events, such as all logins with their times, are JSON lines on
+standard output, which the study `kerberos2002` evaluates.
 """
 
 from __future__ import annotations
@@ -22,20 +23,25 @@ from protocols.fields import ConfigError
 from protocols.kerberos import messages
 from protocols.kerberos.client import Client
 from protocols.kerberos.config import ClientRole, PartyConfig, ServerRole, load_config
-from protocols.kerberos.errors import Refusal
+from protocols.kerberos.host import (
+    Host,
+    RequestAnswerer,
+    TransactionStamps,
+    VisitTally,
+    serve_messages,
+)
 from protocols.kerberos.kdc import Kdc, KdcSettings
+from protocols.kerberos.messages import KrbError
 from protocols.kerberos.processor import SharedProcessor
 from protocols.kerberos.proxy import Proxy, ProxySettings
-from protocols.kerberos.running import Answering, Host, Stamps, VisitTally
 from protocols.kerberos.server import AppServer
-from protocols.kerberos.wire import serve
 
 # Compile the schemas at import, once for all programs that are forked from this process.
 messages.load_schema()
 
 
 def write_event(event: str, **fields: Any) -> None:
-    """Write one event."""
+    """Write one event as a line of JSON to standard output."""
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
 
@@ -58,8 +64,8 @@ def _describe_tally(tally: VisitTally) -> dict[str, Any]:
     return {"visits": tally.visits, "work_s": tally.work_s, "operations": dict(tally.operations)}
 
 
-class Customers:
-    """Concurrent customers of one user, each with consecutive transactions."""
+class CustomerPopulation:
+    """Several users who log in at the same time, each again and again."""
 
     def __init__(self, host: Host, role: ClientRole) -> None:
         self._host, self._role = host, role
@@ -67,9 +73,9 @@ class Customers:
         self.done: list[dict[str, Any]] = []
 
     async def run(self) -> None:
-        """Run until all transactions are done.
+        """Run until the requested number of logins is done.
 
-        Transactions still under way then are cancelled and not counted.
+        Logins that are still under way then are cancelled and not counted.
         """
         self._all_done = asyncio.get_running_loop().create_future()
         tasks = [asyncio.create_task(self._run_customer(number))
@@ -92,19 +98,19 @@ class Customers:
                 self._all_done.set_result(None)
 
     async def _run_transaction(self, number: int) -> None:
-        party, stamps = self._host.create_party(), Stamps()
+        party, stamps = self._host.create_party(), TransactionStamps()
         row: dict[str, Any] = {"customer": number, "start_ns": time.monotonic_ns(), "refused": ""}
         try:
             await self._host.run_work(self._client.run_transaction(party, self._role.way), party,
                                       "client", stamps=stamps)
-        except Refusal as refusal:
+        except KrbError as refusal:
             row["refused"] = str(refusal)
         row |= {"end_ns": time.monotonic_ns(), "asks": stamps.asks, "marks": stamps.marks}
         self.done.append(row)
 
 
-def party_of(role: KdcSettings | ServerRole | ProxySettings) -> Answering:
-    """Create the party for a role."""
+def party_of(role: KdcSettings | ServerRole | ProxySettings) -> RequestAnswerer:
+    """Create the KDC, server or proxy that a configuration describes."""
     if isinstance(role, KdcSettings):
         return Kdc(role)
     if isinstance(role, ProxySettings):
@@ -117,7 +123,8 @@ async def _run_server(config: PartyConfig, host: Host,
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    server = await serve((config.address, config.port), host.create_answerer(party_of(role)))
+    server = await serve_messages((config.address, config.port),
+                                  host.create_answerer(party_of(role)))
     write_event("ready", address=config.address, port=config.port)
     await ended.wait()
     server.close()
@@ -125,7 +132,7 @@ async def _run_server(config: PartyConfig, host: Host,
 
 
 async def _run_client(host: Host, role: ClientRole) -> None:
-    customers = Customers(host, role)
+    customers = CustomerPopulation(host, role)
     await customers.run()
     write_event("ended", tallies=_describe_tallies(host), transactions=customers.done)
 
@@ -133,7 +140,9 @@ async def _run_client(host: Host, role: ClientRole) -> None:
 def run_node(path: Path) -> None:
     """Run a node's program from its configuration to its end.
 
-    Raises ConfigError and OSError.
+    Raises:
+        ConfigError: the configuration is wrong.
+        OSError: the system refuses a socket or a file.
     """
     config = load_config(path)
     host, role = _create_host(config), config.role
@@ -145,9 +154,10 @@ def run_node(path: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program and return its exit status.
+    """Run the program of a node.
 
-    Status 2: the user can correct the error. Status 1: the operating system refuses an operation.
+    Returns:
+        The exit status: 2 if the user can correct the error, 1 if the system refuses an operation.
     """
     if len(arguments) != 1:
         print("usage: python3 -m protocols.kerberos.program CONFIG.json", file=sys.stderr)

@@ -1,4 +1,10 @@
-"""Application server with ticket authentication, which issues its own tickets for PKTAPP."""
+"""Implement a Kerberos application server that accepts tickets, and with PKTAPP also issues them.
+
+`AppServer` takes a client's AP-REQ, verifies the ticket, and returns an AP-REP. With PKTAPP, a
+client with a certificate gets its ticket from the server itself, not from a KDC: the server answers
+an AS-REQ. `ServiceSettings` has the keys of a service. `protocols.kerberos.host` runs the server
+over the network.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +13,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocols.kerberos import certificates, messages, pkinit, tickets
-from protocols.kerberos.errors import Refusal, RefusalCode
-from protocols.kerberos.party import AS_REP_PART, Party
+from protocols.kerberos.messages import KrbError, KrbErrorCode
+from protocols.kerberos.party import AS_REP_PART, Party, PartyWork
 from protocols.kerberos.pkinit import Identity
-from protocols.kerberos.steps import Work
-from protocols.kerberos.tickets import ReplayCache, ReplyFor, TicketFor
+from protocols.kerberos.tickets import ReplayCache, ReplyContent, TicketContent
 
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Keys of a service: its secret, and the identity of its ticket-granting server."""
+    """Keys of a service: its secret key, and the key pair with which it issues tickets."""
 
     secret: Mapping[str, Any]
     identity: Identity
 
 
 class AppServer:
-    """All services of one application server.
+    """An application server with all its services.
 
-    `config.ServerRole` explains `lengthens`.
+    With `lengthens`, its acknowledgements break the encoding rules (an injected fault).
     """
 
     def __init__(self, services: Mapping[str, ServiceSettings], *,
@@ -35,23 +40,27 @@ class AppServer:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Return realm and principal for error messages."""
+        """Return realm and principal of the server, for error messages."""
         name, settings = next(iter(self._services.items()))
         return settings.identity.realm, name
 
-    def answer_request(self, party: Party, message: bytes) -> Work:
-        """Answer a request. Raises Refusal."""
+    def answer_request(self, party: Party, message: bytes) -> PartyWork:
+        """Answer a request: accept a ticket, or issue one (PKTAPP).
+
+        Raises:
+            KrbError: the request is refused.
+        """
         yield from ()  # makes a generator; no other party is needed
         kind = messages.kind_of(message)
         if kind == "AP-REQ":
-            return self._answer_ap_request(party, messages.decode(kind, message))
+            return self._answer_ap_request(party, messages.decode_message(kind, message))
         if kind == "AS-REQ":
-            return self._own_ticket(party, messages.decode(kind, message))
-        raise Refusal(RefusalCode.MESSAGE_TYPE, f"{kind or 'no message'} to a server")
+            return self._own_ticket(party, messages.decode_message(kind, message))
+        raise KrbError(KrbErrorCode.MESSAGE_TYPE, f"{kind or 'no message'} to a server")
 
     def _find_service(self, name: str) -> ServiceSettings:
         if name not in self._services:
-            raise Refusal(RefusalCode.SERVER_UNKNOWN, f"no {name} here")
+            raise KrbError(KrbErrorCode.SERVER_UNKNOWN, f"no {name} here")
         return self._services[name]
 
     def _answer_ap_request(self, party: Party, value: Mapping[str, Any]) -> bytes:
@@ -62,7 +71,7 @@ class AppServer:
         return messages.lengthen_encoding(reply) if self._lengthens else reply
 
     def _own_ticket(self, party: Party, value: Mapping[str, Any]) -> bytes:
-        """Issue a PKTAPP ticket for this server to a client with a public key."""
+        """Issue a ticket for this server to a client with a certificate (PKTAPP)."""
         body = value["req-body"]
         service = messages.name_of(body["sname"])
         own = self._find_service(service)
@@ -70,15 +79,15 @@ class AppServer:
         proven = pkinit.check_request(party, own.identity, padata.get(messages.PA_PK_AS_REQ, b""),
                                       certificates.CLIENT_PURPOSE)
         if proven.name != messages.name_of(body["cname"]):
-            raise Refusal(RefusalCode.CLIENT_NAME_MISMATCH, f"the certificate is {proven.name}'s")
+            raise KrbError(KrbErrorCode.CLIENT_NAME_MISMATCH, f"the certificate is {proven.name}'s")
         if proven.nonce != body["nonce"]:
-            raise Refusal(RefusalCode.BAD_MATCH, "the signature is for another request")
+            raise KrbError(KrbErrorCode.BAD_MATCH, "the signature is for another request")
         now_s = party.now_ns() // 1_000_000_000
-        about = TicketFor(proven.name, proven.realm, service, own.identity.realm, min(
+        about = TicketContent(proven.name, proven.realm, service, own.identity.realm, min(
             now_s + party.lifetime_s, messages.to_seconds(body["till"])))
         session, reply_key = party.new_key(), party.new_key()
         ticket = tickets.issue_ticket(party, about, session, own.secret)
         sealed = pkinit.create_reply(party, own.identity, proven, reply_key)
         return tickets.create_reply(party,
-                                    ReplyFor("AS-REP", about, session, reply_key, AS_REP_PART,
-                                                    body["nonce"]), ticket, [sealed])
+                                    ReplyContent("AS-REP", about, session, reply_key, AS_REP_PART,
+                                                 body["nonce"]), ticket, [sealed])

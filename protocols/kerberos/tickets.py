@@ -1,4 +1,11 @@
-"""Tickets, authenticators and the replies that carry tickets."""
+"""Create and verify Kerberos tickets and authenticators, and the messages that carry them.
+
+A KDC calls `issue_ticket`, which returns a ticket that is encrypted under the service's key. The
+client gets it with a session key by `take_credential`. `present_ticket` encodes an AP-REQ, with an
+authenticator that proves the session key. The service decrypts the ticket with its own key
+(`open_ticket`), and verifies the authenticator (`check_presented`). `ReplayCache` refuses an
+authenticator that was used before.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocols.kerberos import messages
-from protocols.kerberos.errors import Refusal, RefusalCode
-from protocols.kerberos.messages import NO_FLAGS, PROTOCOL_VERSION, TYPES
+from protocols.kerberos.messages import NO_FLAGS, PROTOCOL_VERSION, TYPES, KrbError, KrbErrorCode
 from protocols.kerberos.party import (
     AP_AUTHENTICATOR,
     AP_REP_PART,
@@ -22,8 +28,12 @@ from protocols.kerberos.party import (
 
 
 @dataclass(frozen=True)
-class TicketFor:
-    """Client, service and end time (s since 1970) of a ticket."""
+class TicketContent:
+    """Client, service and end time (s since 1970) of a ticket.
+
+    `realm` is that of the service. `transited` lists the realms between the two (RFC 4120,
+    3.3.3.2).
+    """
 
     client: str
     client_realm: str
@@ -43,8 +53,11 @@ class Credential:
 
 
 @dataclass(frozen=True)
-class Presented:
-    """Verified content of an AP-REQ: client, session key and authenticator time."""
+class VerifiedRequest:
+    """Content of a verified AP-REQ: client, session key and time of the authenticator.
+
+    `time` has seconds since 1970 and microseconds. `ends_s` is the end of the ticket.
+    """
 
     name: str
     realm: str
@@ -55,16 +68,20 @@ class Presented:
 
 @dataclass
 class ReplayCache:
-    """Digests of recent authenticators, kept for twice the clock skew."""
+    """Digests of recent authenticators, kept for twice the permitted clock difference."""
 
     skew_s: int = 300
     _seen: dict[bytes, int] = field(default_factory=dict)
 
     def check(self, authenticator: bytes, now_s: int) -> None:
-        """Raise Refusal for an authenticator that has been used before."""
+        """Check that an authenticator was not used before, and remember it.
+
+        Raises:
+            KrbError: the authenticator was used before.
+        """
         digest = hashlib.sha256(authenticator).digest()
         if digest in self._seen:
-            raise Refusal(RefusalCode.REPEATED, "this authenticator came before")
+            raise KrbError(KrbErrorCode.REPEATED, "this authenticator came before")
         self._seen[digest] = now_s
         while self._seen:
             first = next(iter(self._seen))
@@ -73,10 +90,10 @@ class ReplayCache:
             del self._seen[first]
 
 
-def issue_ticket(party: Party, about: TicketFor, session: Mapping[str, Any],
+def issue_ticket(party: Party, about: TicketContent, session: Mapping[str, Any],
                  under: Mapping[str, Any],
                  extensions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Issue a Ticket, encrypted under a service's key."""
+    """Issue a ticket, encrypted under a service's key."""
     time, _ = party.current_time()
     part = {"flags": NO_FLAGS, "key": session, "crealm": about.client_realm,
             "cname": messages.to_principal(about.client),
@@ -84,19 +101,23 @@ def issue_ticket(party: Party, about: TicketFor, session: Mapping[str, Any],
             "starttime": time, "endtime": messages.kerberos_time(about.ends_s * 1_000_000_000)}
     ticket = {"tkt-vno": PROTOCOL_VERSION, "realm": about.realm,
               "sname": messages.to_principal(about.service), "enc-part": party.encrypt(
-                  under, AS_REP_TICKET, messages.encode("EncTicketPart", part))}
+                  under, AS_REP_TICKET, messages.encode_message("EncTicketPart", part))}
     return {**ticket, "extensions": extensions} if extensions else ticket
 
 
 def open_ticket(party: Party, ticket: Mapping[str, Any], key: Mapping[str, Any]) -> Any:
-    """Return the EncTicketPart of a ticket that has not expired. Raises Refusal."""
+    """Decrypt a ticket that has not expired, and return its content (EncTicketPart).
+
+    Raises:
+        KrbError: the key does not fit, or the ticket has expired.
+    """
     part = party.decrypt(key, AS_REP_TICKET, ticket["enc-part"], "EncTicketPart")
     if messages.to_seconds(part["endtime"]) < party.now_ns() // 1_000_000_000:
-        raise Refusal(RefusalCode.TICKET_EXPIRED, "the ticket has expired")
+        raise KrbError(KrbErrorCode.TICKET_EXPIRED, "the ticket has expired")
     return part
 
 
-# --- requests and replies of a KDC -------------------------------------------------------------
+# --- Requests and replies of a KDC ---
 
 def create_request(party: Party, kind: str, service: tuple[str, str], nonce: int, *,
                    client: str = "",
@@ -104,12 +125,12 @@ def create_request(party: Party, kind: str, service: tuple[str, str], nonce: int
     """Encode an AS-REQ or TGS-REQ for a service of a realm."""
     body = request_body(party, service, nonce, client, options)
     value: dict[str, Any] = {"pvno": PROTOCOL_VERSION, "msg-type": TYPES[kind], "req-body": body}
-    return messages.encode(kind, {**value, "padata": padata} if padata else value)
+    return messages.encode_message(kind, {**value, "padata": padata} if padata else value)
 
 
 def request_body(party: Party, service: tuple[str, str], nonce: int, client: str = "",
                  options: bytes = bytes(4)) -> dict[str, Any]:
-    """Return the KDC-REQ-BODY."""
+    """Return the body of a request for a ticket (KDC-REQ-BODY)."""
     ends_ns = party.now_ns() + party.lifetime_s * 1_000_000_000
     body = {"kdc-options": (options, 32), "realm": service[1],
             "sname": messages.to_principal(service[0]), "till": messages.kerberos_time(ends_ns),
@@ -118,20 +139,27 @@ def request_body(party: Party, service: tuple[str, str], nonce: int, client: str
 
 
 @dataclass(frozen=True)
-class ReplyFor:
-    """Content of a reply: ticket, session key and encryption key with its usage."""
+class ReplyContent:
+    """Content of a KDC's reply.
+
+    - `kind`: AS-REP or TGS-REP
+    - `about`: content of the ticket
+    - `session`: session key
+    - `under`, `usage`: key that encrypts the reply, and its key usage number (RFC 4120, 7.5.1)
+    - `nonce`: nonce of the request
+    """
 
     kind: str
-    about: TicketFor
+    about: TicketContent
     session: Mapping[str, Any]
     under: Mapping[str, Any]
     usage: int
     nonce: int
 
 
-def create_reply(party: Party, content: ReplyFor, ticket: Mapping[str, Any],
+def create_reply(party: Party, content: ReplyContent, ticket: Mapping[str, Any],
                  padata: list[dict[str, Any]] | None = None) -> bytes:
-    """Encode an AS-REP or TGS-REP."""
+    """Encode a KDC's reply with a ticket (AS-REP or TGS-REP)."""
     time, _ = party.current_time()
     about = content.about
     part = {"key": content.session, "last-req": [], "nonce": content.nonce, "flags": NO_FLAGS,
@@ -141,34 +169,45 @@ def create_reply(party: Party, content: ReplyFor, ticket: Mapping[str, Any],
         "pvno": PROTOCOL_VERSION, "msg-type": TYPES[content.kind], "crealm": about.client_realm,
         "cname": messages.to_principal(about.client), "ticket": ticket,
         "enc-part": party.encrypt(content.under, content.usage,
-                                  messages.encode(part_of(content.kind), part))}
-    return messages.encode(content.kind, {**value, "padata": padata} if padata else value)
+                                  messages.encode_message(part_of(content.kind), part))}
+    return messages.encode_message(content.kind, {**value, "padata": padata} if padata else value)
 
 
 def part_of(kind: str) -> str:
-    """Return the type of the encrypted part of a reply."""
+    """Return the ASN.1 type of the encrypted part of a reply."""
     return "EncASRepPart" if kind == "AS-REP" else "EncTGSRepPart"
 
 
 def take_credential(party: Party, value: Mapping[str, Any], kind: str, key: Mapping[str, Any],
                     usage: int,
                     nonce: int) -> Credential:
-    """Open a reply with a key and return its credential. Raises Refusal."""
+    """Decrypt a KDC's reply, and return the ticket with its session key.
+
+    Raises:
+        KrbError: the key does not fit, or the reply is for another request.
+    """
     part = party.decrypt(key, usage, value["enc-part"], part_of(kind))
     if part["nonce"] != nonce:
-        raise Refusal(RefusalCode.BAD_MATCH, "the reply is to another request")
+        raise KrbError(KrbErrorCode.BAD_MATCH, "the reply is to another request")
     if part["sname"] != value["ticket"]["sname"] or part["srealm"] != value["ticket"]["realm"]:
-        raise Refusal(RefusalCode.BAD_MATCH, "the ticket is for another service")
+        raise KrbError(KrbErrorCode.BAD_MATCH, "the ticket is for another service")
     return Credential(value["ticket"], part["key"], messages.to_seconds(part["endtime"]))
 
 
-# --- presenting a ticket -----------------------------------------------------------------------
+# --- Presenting a ticket to a service ---
 
 def present_ticket(party: Party, credential: Credential, client: tuple[str, str], *,
                    body: bytes | None = None) -> tuple[bytes, tuple[Any, int]]:
-    """Encode an AP-REQ and return it with its authenticator's time.
+    """Encode an AP-REQ, by which a client presents a ticket.
 
-    With a body, the AP-REQ is bound to that TGS-REQ body by a checksum.
+    Args:
+        party: cryptographic operations of the client.
+        credential: the ticket and its session key.
+        client: name and realm of the client.
+        body: body of a TGS-REQ, to which the AP-REQ is bound by a checksum.
+
+    Returns:
+        The message, and the time of its authenticator.
     """
     time = party.current_time()
     value: dict[str, Any] = {"authenticator-vno": PROTOCOL_VERSION, "crealm": client[1],
@@ -177,18 +216,18 @@ def present_ticket(party: Party, credential: Credential, client: tuple[str, str]
     if body is not None:
         value["cksum"] = compute_checksum(party, body)
     usage = AP_AUTHENTICATOR if body is None else TGS_AUTHENTICATOR
-    return messages.encode("AP-REQ", {
+    return messages.encode_message("AP-REQ", {
         "pvno": PROTOCOL_VERSION, "msg-type": TYPES["AP-REQ"],
         "ap-options": NO_FLAGS if body is not None else messages.MUTUAL,
         "ticket": credential.ticket,
         "authenticator": party.encrypt(credential.key, usage,
-                                       messages.encode("Authenticator", value))}), time
+                                       messages.encode_message("Authenticator", value))}), time
 
 
 def compute_checksum(party: Party, text: bytes) -> dict[str, Any]:
     """Return a Checksum of a request's body.
 
-    It needs no key, because the enclosing authenticator is encrypted.
+    It needs no key, because the authenticator that contains it is encrypted.
     """
     if party.suite.name == "era":
         return {"cksumtype": MD5_CHECKSUM,
@@ -197,40 +236,53 @@ def compute_checksum(party: Party, text: bytes) -> dict[str, Any]:
 
 
 def check_presented(party: Party, value: Mapping[str, Any], part: Mapping[str, Any],
-                    replays: ReplayCache, *, body: bytes | None = None) -> Presented:
-    """Verify the AP-REQ of an opened ticket and return its content. Raises Refusal."""
+                    replays: ReplayCache, *, body: bytes | None = None) -> VerifiedRequest:
+    """Verify the AP-REQ of a decrypted ticket, and return its content.
+
+    Args:
+        party: cryptographic operations of the service.
+        value: the decoded AP-REQ.
+        part: the decrypted ticket.
+        replays: recent authenticators.
+        body: body of a TGS-REQ that the AP-REQ must be bound to.
+
+    Raises:
+        KrbError: the authenticator is wrong, too old or a replay.
+    """
     usage = AP_AUTHENTICATOR if body is None else TGS_AUTHENTICATOR
-    said = party.decrypt(part["key"], usage, value["authenticator"], "Authenticator")
-    if (said["cname"], said["crealm"]) != (part["cname"], part["crealm"]):
-        raise Refusal(RefusalCode.BAD_MATCH, "ticket and authenticator do not match")
-    if body is not None and said.get("cksum") != compute_checksum(party, body):
-        raise Refusal(RefusalCode.BAD_INTEGRITY, "the request was altered")
-    party.check_time(said["ctime"])
+    content = party.decrypt(part["key"], usage, value["authenticator"], "Authenticator")
+    if (content["cname"], content["crealm"]) != (part["cname"], part["crealm"]):
+        raise KrbError(KrbErrorCode.BAD_MATCH, "ticket and authenticator do not match")
+    if body is not None and content.get("cksum") != compute_checksum(party, body):
+        raise KrbError(KrbErrorCode.BAD_INTEGRITY, "the request was altered")
+    party.check_time(content["ctime"])
     replays.check(value["authenticator"]["cipher"], party.now_ns() // 1_000_000_000)
-    return Presented(messages.name_of(said["cname"]), said["crealm"], part["key"],
-                     (said["ctime"], said["cusec"]), messages.to_seconds(part["endtime"]))
+    return VerifiedRequest(messages.name_of(content["cname"]), content["crealm"], part["key"],
+                           (content["ctime"], content["cusec"]),
+                           messages.to_seconds(part["endtime"]))
 
 
-def create_acknowledgement(party: Party, presented: Presented) -> bytes:
+def create_acknowledgement(party: Party, presented: VerifiedRequest) -> bytes:
     """Encode an AP-REP, which proves that the server has the session key."""
     part = {"ctime": presented.time[0], "cusec": presented.time[1]}
-    return messages.encode("AP-REP", {
+    return messages.encode_message("AP-REP", {
         "pvno": PROTOCOL_VERSION, "msg-type": TYPES["AP-REP"], "enc-part": party.encrypt(
-            presented.key, AP_REP_PART, messages.encode("EncAPRepPart", part))})
+            presented.key, AP_REP_PART, messages.encode_message("EncAPRepPart", part))})
 
 
 def check_acknowledged(party: Party, message: bytes, key: Mapping[str, Any],
                        time: tuple[Any, int]) -> None:
-    """Raise Refusal unless an AP-REP proves that the server has the session key."""
+    """Check that an AP-REP proves that the server has the session key.
+
+    Raises:
+        KrbError: the AP-REP proves nothing, or is for another request.
+    """
     value = messages.expect_message("AP-REP", message)
     part = party.decrypt(key, AP_REP_PART, value["enc-part"], "EncAPRepPart")
     if not is_same_time((part["ctime"], part["cusec"]), time):
-        raise Refusal(RefusalCode.BAD_MATCH, "the server answers something else")
+        raise KrbError(KrbErrorCode.BAD_MATCH, "the server answers something else")
 
 
 def is_same_time(first: tuple[Any, int], second: tuple[Any, int]) -> bool:
-    """Return whether two timestamps are equal.
-
-    A decoded one has no time zone.
-    """
+    """Return whether two timestamps are equal. A decoded one has no time zone."""
     return (messages.to_seconds(first[0]), first[1]) == (messages.to_seconds(second[0]), second[1])

@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 
 from adp_hosts import KEYS, MODERN, OLD, World, message, reply
 from protocols.adp import packets
-from protocols.adp.context import Settings
-from protocols.adp.crypto import Crypto, Operation, RsaPrivate
-from protocols.adp.effects import Cause, Message, Scope
-from protocols.adp.errors import AdpError
-from protocols.adp.packets import Flag
+from protocols.adp.context import HostSettings
+from protocols.adp.crypto import Crypto, Operation, RsaPrivateKey
+from protocols.adp.effects import EncryptionScope, Message, SendCause
+from protocols.adp.packets import AdpError, HeaderFlag
 
 BOTH = pytest.mark.parametrize("version", [OLD, MODERN])
-SETTINGS = [Settings(scope=scope, checksum=checksum)
-            for scope in Scope for checksum in (False, True)]
+SETTINGS = [HostSettings(scope=scope, checksum=checksum)
+            for scope in EncryptionScope for checksum in (False, True)]
 
 
 @BOTH
@@ -40,7 +39,8 @@ def test_request_rides_until_acknowledged_and_r_until_signed():
     for _ in range(3):
         world.send("alpha", message())
     requests = list(world.packets)
-    assert all(packets.parse_frame(packet.payload).flags & Flag.REQUEST for packet in requests)
+    assert all(packets.parse_frame(packet.payload).flags & HeaderFlag.REQUEST for packet
+               in requests)
     assert len({packets.parse_frame(packet.payload).request for packet in requests}) == 1
     world.packets.clear()
     world.arrive(requests[0])
@@ -50,9 +50,9 @@ def test_request_rides_until_acknowledged_and_r_until_signed():
     assert len({frame.acknowledgement for frame in acknowledgements}) == 1
     assert all(len(frame.acknowledgement) == 16 for frame in acknowledgements)
     world.flush()
-    assert not packets.parse_frame(world.shipped[-1].effect.payload).flags & Flag.REQUEST
+    assert not packets.parse_frame(world.shipped[-1].effect.payload).flags & HeaderFlag.REQUEST
     world.send("beta", reply())
-    assert not packets.parse_frame(world.shipped[-1].effect.payload).flags & Flag.ACKNOWLEDGE
+    assert not packets.parse_frame(world.shipped[-1].effect.payload).flags & HeaderFlag.ACKNOWLEDGE
 
 
 def test_messages_ride_on_the_request():
@@ -97,7 +97,7 @@ def test_public_key_operations(version, owners):
        seed=st.integers(0, 3))
 def test_public_key_operations_do_not_depend_on_the_network(version, fates, seed):
     """Loss, duplication and reordering repeat bytes, never public-key operations."""
-    world = World(version, Settings(give_up_s=1e6), seed=seed)
+    world = World(version, HostSettings(give_up_s=1e6), seed=seed)
     world.send("alpha", message(b"first"))
     for number, fate in enumerate(fates):
         if not world.packets:
@@ -159,7 +159,7 @@ def test_both_ends_at_once_costs_one_operation_more():
 @pytest.mark.parametrize("choice", SETTINGS, ids=str)
 def test_scopes_and_trailers(version, choice):
     """Every scope and trailer carries data of any length; the modern refuses to protect nothing."""
-    if version == MODERN and choice.scope is Scope.NONE:
+    if version == MODERN and choice.scope is EncryptionScope.NONE:
         with pytest.raises(AdpError, match="always authenticates"):
             World(version, choice)
         return
@@ -187,7 +187,7 @@ def test_privacy_is_chosen_by_message(version):
 @BOTH
 def test_full_encryption_leaves_no_piece(version):
     """Scope `all`: no 8 bytes of any message are in what is sent, the first included."""
-    world = World(version, Settings(scope=Scope.ALL))
+    world = World(version, HostSettings(scope=EncryptionScope.ALL))
     text = bytes(range(256))
     for _ in range(3):
         world.send("alpha", message(text))
@@ -207,7 +207,7 @@ def test_piggybacking(version):
     for number in range(4):
         world.send("alpha", message(b"%d" % number, urgent=number == 3))
     [shipped] = world.shipped
-    assert (shipped.effect.cause, shipped.effect.messages) == (Cause.URGENT, 4)
+    assert (shipped.effect.cause, shipped.effect.messages) == (SendCause.URGENT, 4)
     world.flush()
     assert world.texts("beta") == [b"0", b"1", b"2", b"3"]
 
@@ -259,7 +259,7 @@ def test_a_session_takes_its_messages_with_it(version):
 @BOTH
 def test_unreachable(version):
     """Requests are repeated, ever more rarely, and given up with the number of lost messages."""
-    world = World(version, Settings(give_up_s=20))
+    world = World(version, HostSettings(give_up_s=20))
     world.send("alpha", message())
     world.wait(60, lossless=False)
     times = [shipped.at_s for shipped in world.shipped]
@@ -275,7 +275,7 @@ def test_unreachable(version):
 
 def test_rekeying_keeps_owners():
     """After its time a channel in use gets another key, without any signature."""
-    world = World(MODERN, Settings(rekey_after_s=120))
+    world = World(MODERN, HostSettings(rekey_after_s=120))
     for minute in range(8):
         world.send("alpha", message(b"%d" % minute))
         world.flush()
@@ -292,7 +292,7 @@ def test_rekeying_keeps_owners():
 
 def test_rekeying_under_loss():
     """A next key that is lost on its way is asked for again; messages go on meanwhile."""
-    world = World(MODERN, Settings(rekey_after_s=10))
+    world = World(MODERN, HostSettings(rekey_after_s=10))
     world.send("alpha", message(b"0"))
     world.wait(20)
     world.send("alpha", message(b"1"))
@@ -307,7 +307,7 @@ def test_rekeying_under_loss():
 
 def test_rekeying_and_reordering():
     """What was under way on the last key when both ends changed still arrives."""
-    world = World(MODERN, Settings(rekey_after_s=10))
+    world = World(MODERN, HostSettings(rekey_after_s=10))
     world.send("alpha", message(b"0"))
     world.wait(20)
     world.send("alpha", message(b"1"))  # with the request for the next key
@@ -323,7 +323,7 @@ def test_rekeying_and_reordering():
 
 def test_1987_never_rekeys():
     """A channel of 1987 has one key for its whole life."""
-    world = World(OLD, Settings(rekey_after_s=1))
+    world = World(OLD, HostSettings(rekey_after_s=1))
     for number in range(5):
         world.send("alpha", message(b"%d" % number))
         world.wait(10)
@@ -349,7 +349,7 @@ def test_many_owners(version):
 @BOTH
 def test_largest_datagram(version):
     """The largest bound and the longest names still fit an IP datagram."""
-    world = World(version, Settings(bound_bytes=packets.MAX_BOUND, scope=Scope.ALL))
+    world = World(version, HostSettings(bound_bytes=packets.MAX_BOUND, scope=EncryptionScope.ALL))
     world.send("alpha", message(bytes(packets.MAX_BOUND)))
     for _ in range(3000):
         world.send("alpha", message(b"x" * 20, urgent=False))
@@ -386,7 +386,7 @@ def test_messages_that_can_never_be_sent(changes, complaint):
        bound=st.integers(3000, 9000))
 def test_order_is_kept_and_nothing_is_lost(version, sends, bound):
     """On a network that keeps order, every message arrives once, in its sender's order."""
-    world = World(version, Settings(bound_bytes=bound))
+    world = World(version, HostSettings(bound_bytes=bound))
     sent: dict[str, list[bytes]] = {"alpha": [], "beta": []}
     for number, (from_alpha, urgent, delay_s, size, pause_s) in enumerate(sends):
         text = b"%d:" % number + bytes(max(0, size - 6))
@@ -406,19 +406,19 @@ def test_des_and_rsa_vectors():
     key, plain = bytes.fromhex("133457799BBCDFF1"), bytes.fromhex("0123456789ABCDEF")
     assert crypto.des_encrypt(key, plain).hex() == "85e813540f0ab405"
     assert crypto.des_decrypt(key, bytes.fromhex("85e813540f0ab405")) == plain
-    private = RsaPrivate(61, 53, 17)
+    private = RsaPrivateKey(61, 53, 17)
     assert crypto.rsa_public(private.public, b"\0A") == (2790).to_bytes(2)
     assert crypto.rsa_private(private, (2790).to_bytes(2)) == b"\0A"
 
 
 @pytest.mark.parametrize(("version", "choice", "operation", "charged"), [
-    (OLD, Settings(), Operation.DES, 16),
-    (OLD, Settings(scope=Scope.NONE), Operation.DES, 0),
+    (OLD, HostSettings(), Operation.DES, 16),
+    (OLD, HostSettings(scope=EncryptionScope.NONE), Operation.DES, 0),
     # 2 + 2 counts and headers' bytes with 1000 of data: padded to whole blocks, and the trailer.
-    (OLD, Settings(scope=Scope.ALL), Operation.DES, 1016 + 16),
-    (OLD, Settings(checksum=True), Operation.DES_MAC, 8 + 20 + 1015 + 8 + 5),
-    (MODERN, Settings(), Operation.CHACHA20_POLY1305, 20 + 1015),
-    (MODERN, Settings(scope=Scope.ALL), Operation.CHACHA20_POLY1305, 20 + 1015),
+    (OLD, HostSettings(scope=EncryptionScope.ALL), Operation.DES, 1016 + 16),
+    (OLD, HostSettings(checksum=True), Operation.DES_MAC, 8 + 20 + 1015 + 8 + 5),
+    (MODERN, HostSettings(), Operation.CHACHA20_POLY1305, 20 + 1015),
+    (MODERN, HostSettings(scope=EncryptionScope.ALL), Operation.CHACHA20_POLY1305, 20 + 1015),
 ])
 def test_what_a_device_is_charged(version, choice, operation, charged):
     """Each end of one ADP message: the trailer alone, or all of it, whatever the data are."""
@@ -454,7 +454,7 @@ def test_same_randomness_same_bytes(version):
 
 def test_what_waits_for_a_signature_is_bounded():
     """1987: more user data than `hold_bytes` is not held, and is not held for ever."""
-    world = World(OLD, Settings(hold_bytes=1000, give_up_s=10))
+    world = World(OLD, HostSettings(hold_bytes=1000, give_up_s=10))
     for _ in range(5):
         world.send("alpha", message(bytes(300)))
     for packet in [*world.packets]:
@@ -471,7 +471,7 @@ def test_what_waits_for_a_signature_is_bounded():
 
 def test_what_waits_for_a_channel_is_bounded():
     """Modern: more user data than `hold_bytes` is dropped, and said to be."""
-    world = World(MODERN, Settings(hold_bytes=1000))
+    world = World(MODERN, HostSettings(hold_bytes=1000))
     for number in range(5):
         world.send("alpha", message(b"%d" % number + bytes(299)))
     assert len(world.events("alpha", "dropped")) == 2

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from adp_hosts import KEYS, MODERN, OLD, Packet, World, message, reply
 from protocols.adp import packets
-from protocols.adp.context import Settings
+from protocols.adp.context import HostSettings
 from protocols.adp.crypto import Crypto
-from protocols.adp.effects import Scope
-from protocols.adp.packets import Flag, Frame, Kind, Proof
-from protocols.adp.suite import Identity, Tools
+from protocols.adp.effects import EncryptionScope
+from protocols.adp.packets import Frame, HeaderFlag, MessageKind, OwnerSignature
+from protocols.adp.suite import Identity, SuiteTools
 from protocols.adp.suite_1987 import Suite1987
 from protocols.adp.suite_modern import SuiteModern
 
@@ -32,9 +32,9 @@ class Mallory:
         self.session = b"mallory!"
         self.challenge: bytes | None = None
         keys = {"mallory": KEYS[world.version]["mallory"]}
-        tools = Tools(Identity("mid", "mallory", keys, self.session), world.directory,
-                      Crypto(lambda _kind, _size: None), self.random,
-                      Scope.TRAILER, 64)
+        tools = SuiteTools(Identity("mid", "mallory", keys, self.session), world.directory,
+                           Crypto(lambda _kind, _size: None), self.random,
+                           EncryptionScope.TRAILER, 64)
         self.suite: Any = (Suite1987(tools, checksum=checksum) if world.version == OLD
                            else SuiteModern(tools))
 
@@ -45,22 +45,23 @@ class Mallory:
     def frame(self, channel: bytes, flags: int = 0, count: int = 0, request: bytes = b"",
               acknowledgement: bytes = b"") -> Frame:
         """The clear part of a message of hers."""
-        return Frame(self.suite.version, Kind.DATA, flags, count, channel, self.session, request,
+        return Frame(self.suite.version, MessageKind.DATA, flags, count, channel, self.session,
+                     request,
                      acknowledgement)
 
-    def sealed(self, keys: Any, frame: Frame, proofs: tuple[Proof, ...] = (),
+    def sealed(self, keys: Any, frame: Frame, signatures: tuple[OwnerSignature, ...] = (),
                text: bytes | None = None, number: int = 0) -> bytes:
         """A message under keys that she has."""
-        records = [] if text is None else [packets.encode_record(number, b"yuri", 7, text)]
+        messages = [] if text is None else [packets.encode_message(number, b"yuri", 7, text)]
         frame = replace(frame, flags=frame.flags | self.suite.header_flags(private=False),
-                        count=len(records))
-        body = packets.encode_body(proofs, (), records)
+                        count=len(messages))
+        body = packets.encode_body(signatures, (), messages)
         return frame.clear_bytes() + keys.seal(frame.clear_bytes(), body, private=False)
 
     def open_to_beta(self) -> tuple[Any, bytes]:
         """A channel of her own with beta, as anybody may have: its keys and number."""
         request, keys = self.suite.create_request("beta")
-        frame = self.frame(request.channel, Flag.REQUEST, request=request.encoded)
+        frame = self.frame(request.channel, HeaderFlag.REQUEST, request=request.encoded)
         payload = frame.clear_bytes() if keys is None else self.sealed(keys, frame)
         self.world.arrive(Packet("mid", "beta", payload))
         answer = packets.parse_frame(self.world.packets.pop().payload)
@@ -68,17 +69,17 @@ class Mallory:
         self.world.arrive(Packet("mid", "beta", self.sealed(keys, self.frame(request.channel))))
         return keys, request.channel
 
-    def lure(self, challenge: bytes | None) -> Proof:
+    def lure(self, challenge: bytes | None) -> OwnerSignature:
         """Let xena, on alpha, talk to mid; what she signs. 1987: `challenge` is what she gets."""
         self.world.send("alpha", message(host="mid", destination="mallory"))
         request = packets.parse_frame(self.world.packets.pop().payload)
         self.challenge = challenge
         keys, acknowledgement = self.suite.accept_request("alpha", request)
-        frame = self.frame(request.channel, Flag.ACKNOWLEDGE, acknowledgement=acknowledgement)
+        frame = self.frame(request.channel, HeaderFlag.ACKNOWLEDGE, acknowledgement=acknowledgement)
         self.world.arrive(Packet("mid", "alpha", self.sealed(keys, frame)))
         answer = packets.parse_frame(self.world.packets.pop().payload)
         body = packets.parse_body(keys.open(answer.clear_bytes(), answer), answer.count)
-        return next(proof for proof in body.proofs if proof.name == "xena")
+        return next(signature for signature in body.signatures if signature.name == "xena")
 
 
 @pytest.mark.parametrize("checksum", [False, True])
@@ -87,12 +88,13 @@ def test_relayed_owner_succeeds_against_1987(checksum):
 
     A checksum does not help: what xena has signed names neither a channel nor a peer.
     """
-    world = World(OLD, Settings(checksum=checksum), names=("alpha", "beta", "mid"))
+    world = World(OLD, HostSettings(checksum=checksum), names=("alpha", "beta", "mid"))
     mallory = Mallory(world, checksum=checksum)
     keys, channel = mallory.open_to_beta()
-    proof = mallory.lure(challenge=keys.theirs)
+    signature = mallory.lure(challenge=keys.theirs)
     forged = mallory.sealed(keys, mallory.frame(channel),
-                            (Proof(NUMBER, "xena", proof.signature),), b"from mallory", NUMBER)
+                            (OwnerSignature(NUMBER, "xena", signature.value),), b"from mallory",
+                            NUMBER)
     world.arrive(Packet("mid", "beta", forged))
     [delivery] = world.delivered["beta"]
     assert (delivery.source, delivery.data) == ("xena", b"from mallory")
@@ -103,9 +105,10 @@ def test_relayed_owner_fails_against_modern():
     world = World(MODERN, names=("alpha", "beta", "mid"))
     mallory = Mallory(world)
     keys, channel = mallory.open_to_beta()
-    proof = mallory.lure(challenge=None)
+    signature = mallory.lure(challenge=None)
     forged = mallory.sealed(keys, mallory.frame(channel),
-                            (Proof(NUMBER, "xena", proof.signature),), b"from mallory", NUMBER)
+                            (OwnerSignature(NUMBER, "xena", signature.value),), b"from mallory",
+                            NUMBER)
     world.arrive(Packet("mid", "beta", forged))
     assert not world.delivered["beta"]
     [note] = world.events("beta", "refused")
@@ -120,7 +123,8 @@ def test_mallory_may_speak_for_herself():
         keys, channel = mallory.open_to_beta()
         signature = keys.sign_owner("mallory", KEYS[version]["mallory"])
         world.arrive(Packet("mid", "beta", mallory.sealed(
-            keys, mallory.frame(channel), (Proof(NUMBER, "mallory", signature),), b"honest",
+            keys, mallory.frame(channel), (OwnerSignature(NUMBER, "mallory", signature),),
+            b"honest",
             NUMBER)))
         assert [delivery.source for delivery in world.delivered["beta"]] == ["mallory"]
 
@@ -161,7 +165,7 @@ def test_another_host_in_alphas_place(version):
     assert not world.delivered["beta"]
 
 
-def altered_in_transit(choice: Settings, version: str) -> World:
+def altered_in_transit(choice: HostSettings, version: str) -> World:
     """A world in which somebody on the way has changed the amount in a message."""
     world = World(version, choice)
     world.open("alpha", "beta", "xena")
@@ -175,7 +179,7 @@ def altered_in_transit(choice: Settings, version: str) -> World:
 
 def test_unprotected_body_succeeds_against_1987():
     """A trailer with a sequence number says nothing about the body: the change is delivered."""
-    world = altered_in_transit(Settings(checksum=False), OLD)
+    world = altered_in_transit(HostSettings(checksum=False), OLD)
     assert world.texts("beta") == [b"pay 999 to yuri"]
     assert world.delivered["beta"][0].source == "xena"
 
@@ -183,14 +187,15 @@ def test_unprotected_body_succeeds_against_1987():
 @pytest.mark.parametrize(("version", "checksum"), [(OLD, True), (MODERN, False)])
 def test_unprotected_body_fails(version, checksum):
     """With a cryptographic checksum, and always with the modern protocol, it is dropped."""
-    world = altered_in_transit(Settings(checksum=checksum), version)
+    world = altered_in_transit(HostSettings(checksum=checksum), version)
     assert not world.delivered["beta"]
     assert world.events("beta", "dropped")[-1].fields["reason"] == "altered, or under another key"
 
 
 @pytest.mark.parametrize(("version", "choice"), [
-    (OLD, Settings(checksum=True)), (OLD, Settings(checksum=True, scope=Scope.ALL)),
-    (MODERN, Settings()), (MODERN, Settings(scope=Scope.ALL))])
+    (OLD, HostSettings(checksum=True)),
+    (OLD, HostSettings(checksum=True, scope=EncryptionScope.ALL)),
+    (MODERN, HostSettings()), (MODERN, HostSettings(scope=EncryptionScope.ALL))])
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_altered_messages(version, choice, data):
@@ -305,7 +310,7 @@ def test_downgrade():
     world.send("alpha", message())
     packet = world.packets.pop()
     frame = packets.parse_frame(packet.payload)
-    for flags in (frame.flags & ~Flag.TRAILER, frame.flags | Flag.CHECKSUM):
+    for flags in (frame.flags & ~HeaderFlag.TRAILER, frame.flags | HeaderFlag.CHECKSUM):
         clear = replace(frame, flags=flags).clear_bytes()
         world.arrive(replace(packet, payload=clear + frame.sealed))
         assert world.events("beta", "dropped")[-1].fields["reason"] == (
@@ -323,7 +328,8 @@ def test_forged_resets(version):
     for number in range(1, 101):
         frame = packets.parse_frame(world.shipped[-1].effect.payload)
         current = world.hosts["alpha"]._peers["beta"].channels.current
-        reset = replace(frame, kind=Kind.RESET, flags=0, count=0, channel=current.id, sealed=b"",
+        reset = replace(frame, kind=MessageKind.RESET, flags=0, count=0, channel=current.id,
+                        sealed=b"",
                         request=b"", acknowledgement=b"", session=world.hosts["beta"].session)
         world.arrive(Packet("beta", "alpha", reset.clear_bytes()))
         world.send("alpha", message(b"%d" % number))
@@ -337,7 +343,7 @@ def test_signing_by_hand_is_an_oracle_only_in_1987():
     """1987: an owner signs whatever 16 bytes it is given; the signature verifies as raw RSA."""
     world = World(OLD, names=("alpha", "beta", "mid"))
     chosen = b"attack at dawn!!"
-    proof = Mallory(world).lure(challenge=chosen)
+    signature = Mallory(world).lure(challenge=chosen)
     public = KEYS[OLD]["xena"].public
-    value = pow(int.from_bytes(proof.signature), public.exponent, public.modulus)
+    value = pow(int.from_bytes(signature.value), public.exponent, public.modulus)
     assert value.to_bytes(16) == chosen

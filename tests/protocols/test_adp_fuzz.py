@@ -11,19 +11,26 @@ from hypothesis import strategies as st
 
 from adp_hosts import MODERN, OLD, Packet, World, message, reply
 from protocols.adp import config, packets
-from protocols.adp.context import Settings
-from protocols.adp.effects import Note
-from protocols.adp.errors import AdpError, PacketError
-from protocols.adp.packets import Flag, Frame, Kind, Proof, UserMessage
+from protocols.adp.context import HostSettings
+from protocols.adp.effects import ProgramEvent
+from protocols.adp.packets import (
+    AdpError,
+    Frame,
+    HeaderFlag,
+    MessageKind,
+    OwnerSignature,
+    PacketError,
+    UserMessage,
+)
 from protocols.adp.program import _parse_message
-from protocols.adp.window import ReplayWindow
+from protocols.adp.suite import ReplayWindow
 from protocols.fields import ConfigError
 
 BOTH = pytest.mark.parametrize("version", [OLD, MODERN])
 NAMES = st.text(min_size=1, max_size=60).filter(
     lambda name: name.isprintable() and 0 < len(name.encode()) <= 255)
 U16 = st.integers(0, 0xFFFF)
-PROOFS = st.builds(Proof, U16, NAMES, st.binary(max_size=200))
+PROOFS = st.builds(OwnerSignature, U16, NAMES, st.binary(max_size=200))
 RECORDS = st.builds(UserMessage, U16, NAMES, U16, st.binary(max_size=300))
 COUNTED = st.binary(max_size=200)
 
@@ -32,10 +39,11 @@ COUNTED = st.binary(max_size=200)
 def frames(draw):
     """Any frame that can be written."""
     flags = draw(st.integers(0, 0x7F))
-    return Frame(draw(st.integers(0, 15)), draw(st.sampled_from(Kind)), flags, draw(U16),
+    return Frame(draw(st.integers(0, 15)), draw(st.sampled_from(MessageKind)), flags, draw(U16),
                  draw(st.binary(min_size=8, max_size=8)), draw(st.binary(min_size=8, max_size=8)),
-                 draw(COUNTED) if flags & Flag.REQUEST else b"",
-                 draw(COUNTED) if flags & Flag.ACKNOWLEDGE else b"", draw(st.binary(max_size=300)))
+                 draw(COUNTED) if flags & HeaderFlag.REQUEST else b"",
+                 draw(COUNTED) if flags & HeaderFlag.ACKNOWLEDGE else b"",
+                 draw(st.binary(max_size=300)))
 
 
 @given(frames())
@@ -46,17 +54,18 @@ def test_frame_round_trip(frame):
 
 @given(st.lists(PROOFS, max_size=5), st.lists(U16, max_size=20), st.lists(RECORDS, max_size=8),
        st.integers(0, 7))
-def test_body_round_trip(proofs, confirmed, records, zeros):
+def test_body_round_trip(signatures, confirmed, messages, zeros):
     """What is written is read, with whatever padding is allowed."""
-    encoded = packets.encode_body(proofs, confirmed, [
-        packets.encode_record(record.source, record.destination.encode(), record.port, record.data)
-        for record in records])
-    body = packets.parse_body(encoded + bytes(zeros), len(records), 8)
-    assert body == (tuple(proofs), tuple(confirmed), tuple(records))
+    encoded = packets.encode_body(signatures, confirmed, [
+        packets.encode_message(message.source, message.destination.encode(), message.port,
+                               message.data)
+        for message in messages])
+    body = packets.parse_body(encoded + bytes(zeros), len(messages), 8)
+    assert body == (tuple(signatures), tuple(confirmed), tuple(messages))
     with pytest.raises(PacketError):
-        packets.parse_body(encoded + bytes(8), len(records), 8)
+        packets.parse_body(encoded + bytes(8), len(messages), 8)
     with pytest.raises(PacketError):
-        packets.parse_body(encoded + b"\1", len(records), 8)
+        packets.parse_body(encoded + b"\1", len(messages), 8)
 
 
 @settings(max_examples=100)
@@ -78,7 +87,7 @@ def test_any_bytes_as_a_body(data, count, padding):
         body = packets.parse_body(data, count, padding)
     except PacketError:
         return
-    assert len(body.records) == count
+    assert len(body.messages) == count
 
 
 @BOTH
@@ -97,7 +106,7 @@ def test_any_bytes_at_a_host(version, data, source, frame):
         if state == 0:
             world.send("alpha", message())
             current = world.hosts["alpha"]._peers["beta"].channels.tentative.id
-            for flags in (frame.flags, frame.flags | Flag.ACKNOWLEDGE | Flag.SEALED):
+            for flags in (frame.flags, frame.flags | HeaderFlag.ACKNOWLEDGE | HeaderFlag.SEALED):
                 known = replace(frame, version=number, channel=current, flags=flags)
                 world.arrive(Packet("beta", "alpha", known.clear_bytes() + frame.sealed))
         else:
@@ -111,7 +120,7 @@ def test_any_bytes_at_a_host(version, data, source, frame):
 @given(data=st.data())
 def test_mutilated_datagrams(version, data):
     """Cut, extended, spliced or overwritten traffic: nothing is raised, nothing false delivered."""
-    world = World(version, Settings(checksum=True, rekey_after_s=0.5))
+    world = World(version, HostSettings(checksum=True, rekey_after_s=0.5))
     sent = [b"one", b"two", b"three"]
     for text in sent:
         world.send("alpha", message(text))
@@ -137,7 +146,7 @@ def test_any_bytes_as_a_request_or_an_acknowledgement(version, encoded, asked):
     """The suites' own parsers: an error of the protocol's, or keys that nobody else has."""
     world = World(version)
     suite = world.hosts["alpha"]._context.suite
-    frame = Frame(suite.version, Kind.DATA, 0, 0, bytes(8), bytes(8), encoded, encoded)
+    frame = Frame(suite.version, MessageKind.DATA, 0, 0, bytes(8), bytes(8), encoded, encoded)
     request, security = suite.create_request("beta")
     calls = [lambda: suite.accept_request("beta", frame),
              lambda: suite.complete_request(request, security, frame)]
@@ -225,5 +234,5 @@ def test_unknown_hosts_and_versions():
     world.arrive(Packet("nowhere", "beta", other.packets[0].payload))
     world.arrive(Packet("alpha", "beta", other.packets[0].payload))
     assert [note for _, note in world.notes] == [
-        Note("dropped", {"host": "nowhere", "reason": "no such host"}),
-        Note("dropped", {"host": "alpha", "reason": "version 2"})]
+        ProgramEvent("dropped", {"host": "nowhere", "reason": "no such host"}),
+        ProgramEvent("dropped", {"host": "alpha", "reason": "version 2"})]

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from adp_hosts import MODERN, OLD, OWNERS, World
-from protocols.adp.context import Settings
-from protocols.adp.effects import Deliver, Message, Scope
+from protocols.adp.context import HostSettings
+from protocols.adp.effects import DeliverMessage, EncryptionScope, Message
 
-LIMITS = Settings(retry_s=1, give_up_s=20, rekey_after_s=15, bound_bytes=4000)
+LIMITS = HostSettings(retry_s=1, give_up_s=20, rekey_after_s=15, bound_bytes=4000)
 HOSTS = st.sampled_from(["alpha", "beta"])
 OTHER = {"alpha": "beta", "beta": "alpha"}
 
@@ -20,7 +20,7 @@ class AdpNetwork(RuleBasedStateMachine):
     """What holds whatever happens: who, what and how often; and that nothing stays broken."""
 
     version: str
-    choice: Settings
+    choice: HostSettings
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class AdpNetwork(RuleBasedStateMachine):
                 assert (delivery.destination, name) == (message.destination, message.host)
                 # One that is not private may have been piggybacked onto one that is.
                 assert delivery.private or not (message.private
-                                                or self.choice.scope is Scope.ALL)
+                                                or self.choice.scope is EncryptionScope.ALL)
             self.checked[name] = len(self.world.delivered[name])
 
     def teardown(self):
@@ -116,14 +116,16 @@ class AdpNetwork(RuleBasedStateMachine):
         self.delivered_is_what_was_sent()
         world.wait(100)
         assert world.deadline_s() is None, "they never rest"
-        assert all(isinstance(entry, Deliver) for name in OTHER for entry in world.delivered[name])
+        assert all(isinstance(entry, DeliverMessage) for name in OTHER for entry
+                   in world.delivered[name])
 
 
 @pytest.mark.parametrize(("version", "choice"), [
     (OLD, LIMITS),
-    (OLD, Settings(retry_s=1, give_up_s=20, checksum=True, scope=Scope.ALL, queue=False)),
+    (OLD,
+     HostSettings(retry_s=1, give_up_s=20, checksum=True, scope=EncryptionScope.ALL, queue=False)),
     (MODERN, LIMITS),
-    (MODERN, Settings(retry_s=1, give_up_s=20, scope=Scope.ALL, timeout_s=2)),
+    (MODERN, HostSettings(retry_s=1, give_up_s=20, scope=EncryptionScope.ALL, timeout_s=2)),
 ], ids=["1987", "1987-checksum-all-unqueued", "modern", "modern-all-slow"])
 def test_whatever_the_network_does(version, choice):
     """Loss, repetition, reordering, replays and crashes at either end or both."""

@@ -13,8 +13,8 @@ import pytest
 
 from conftest import PROJECT
 from protocols.adp import config, keys
-from protocols.adp.effects import Scope
-from protocols.adp.errors import AdpError
+from protocols.adp.effects import EncryptionScope
+from protocols.adp.packets import AdpError
 from protocols.fields import ConfigError
 
 VERSIONS = ["adp-1987", "adp"]
@@ -194,7 +194,7 @@ def test_defaults_and_all_settings(key_folder):
         version, scope="all", trailer="checksum", queue=False, timeout_s=0, bound_bytes=8192,
         max_message_bytes=8192, hold_bytes=1, retry_s=5, give_up_s=60, rekey_after_s=7,
         network={"kind": "ip", "protocol": 254})))
-    assert chosen.settings.scope is Scope.ALL
+    assert chosen.settings.scope is EncryptionScope.ALL
     assert chosen.settings.checksum and not chosen.settings.queue
     assert (chosen.settings.timeout_s, chosen.settings.bound_bytes) == (0, 8192)
     assert (chosen.settings.retry_s, chosen.settings.rekey_after_s) == (5, 7)

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adp_hosts import MODERN, OLD, World, message
-from protocols.adp.context import Settings
-from protocols.adp.effects import Cause, Message, Note, Send
-from protocols.adp.errors import AdpError
-from protocols.adp.outbox import Batch, Outbox
-from protocols.adp.packets import MAX_BOUND
+from protocols.adp.channel import Batch, Outbox
+from protocols.adp.context import HostSettings
+from protocols.adp.effects import Message, ProgramEvent, SendCause, SendFrame
+from protocols.adp.packets import MAX_BOUND, AdpError
 
 
 def user(number: int, size: int, *, urgent: bool = False, delay_s: float | None = None) -> Message:
@@ -36,7 +35,7 @@ def test_urgent_takes_all_along():
     assert queue.add_message(user(2, 10), 0.01) == []
     [batch] = queue.add_message(user(3, 10, urgent=True), 0.02)
     assert numbers([batch]) == [[1, 2, 3]]
-    assert batch.cause is Cause.URGENT
+    assert batch.cause is SendCause.URGENT
     assert queue.deadline_s() is None
 
 
@@ -51,7 +50,7 @@ def test_default_timeout_and_own_delay():
     assert queue.take_due(1.02) == []
     [batch] = queue.take_due(1.025)
     assert numbers([batch]) == [[1, 2, 3]]
-    assert batch.cause is Cause.TIMEOUT
+    assert batch.cause is SendCause.TIMEOUT
 
 
 def test_a_longer_delay_does_not_hold_others_up():
@@ -65,7 +64,7 @@ def test_a_longer_delay_does_not_hold_others_up():
 def test_no_delay_at_all():
     """A maximum delay of zero does not wait, and is no urgent message either."""
     [batch] = outbox().add_message(user(1, 10, delay_s=0), 5)
-    assert batch.cause is Cause.TIMEOUT
+    assert batch.cause is SendCause.TIMEOUT
 
 
 @pytest.mark.parametrize(("last", "shipped"), [
@@ -79,12 +78,12 @@ def test_bound(last, shipped):
     queue.add_message(user(1, 599), 0)
     batches = queue.add_message(user(2, last), 0)
     assert numbers(batches) == shipped
-    assert all(batch.cause is Cause.BOUND for batch in batches)
+    assert all(batch.cause is SendCause.BOUND for batch in batches)
 
 
 def test_three_pages_fit():
     """The default bound is three pages of 8 kB, the largest ADP message in Figure 7."""
-    queue = Outbox(Settings.bound_bytes, 0.04, enabled=True)
+    queue = Outbox(HostSettings.bound_bytes, 0.04, enabled=True)
     assert queue.add_message(user(1, 8192), 0) == queue.add_message(user(2, 8192), 0) == []
     assert numbers(queue.add_message(user(3, 8192), 0)) == [[1, 2, 3]]
 
@@ -142,7 +141,7 @@ def test_invariants(arrivals, bound_bytes):
                          max_size=25))
 def test_no_message_stays_beyond_its_timeout_in_a_host(version, arrivals):
     """On an open channel every message is on the wire when its time is over, seen from outside."""
-    world = World(version, Settings(timeout_s=0.04))
+    world = World(version, HostSettings(timeout_s=0.04))
     world.open("alpha", "beta", "xena")
     world.wait(1)
     handed_s = []
@@ -170,7 +169,7 @@ def test_no_message_stays_beyond_its_timeout_in_a_host(version, arrivals):
 def test_settings_that_cannot_work(changes, complaint):
     """Each is refused in one line."""
     with pytest.raises(AdpError, match=complaint):
-        Settings(**changes)
+        HostSettings(**changes)
 
 
 @pytest.mark.parametrize("version", [OLD, MODERN])
@@ -182,7 +181,7 @@ def test_a_host_that_stops_keeps_nothing(version):
     for _ in range(2):
         world.send("alpha", message(urgent=False))
     [sent] = world.hosts["alpha"].stop(world.now_s)
-    assert isinstance(sent, Send) and (sent.cause, sent.messages) == (Cause.STOP, 2)
+    assert isinstance(sent, SendFrame) and (sent.cause, sent.messages) == (SendCause.STOP, 2)
     assert not world.hosts["alpha"].stop(world.now_s)
 
 
@@ -192,5 +191,5 @@ def test_what_has_no_channel_when_its_host_stops_is_told():
     world.send("alpha", message(urgent=True))
     world.send("alpha", message(urgent=False))
     [dropped] = world.hosts["alpha"].stop(world.now_s)
-    assert isinstance(dropped, Note) and dropped.event == "dropped"
+    assert isinstance(dropped, ProgramEvent) and dropped.event == "dropped"
     assert dropped.fields["messages"] == 2

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocols.authenticast import clock as clocks
-from protocols.authenticast.clock import SteppedClock, Steps, WallClock, take_clock
-from protocols.authenticast.port import Port
+from protocols.authenticast import loop as clocks
+from protocols.authenticast.loop import ClockSteps, SteppedClock, UdpPort, WallClock, take_clock
 from protocols.fields import ConfigError, Fields
 
 #: Of the machine's clock, and what it counts as.
@@ -44,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 def stepped(burst_bytes: int = 1 << 30) -> SteppedClock:
     """A clock in steps of a millisecond."""
-    return SteppedClock(Steps(STEP_NS, ORIGIN_NS, BEGIN_NS, burst_bytes))
+    return SteppedClock(ClockSteps(STEP_NS, ORIGIN_NS, BEGIN_NS, burst_bytes))
 
 
 @pytest.mark.parametrize("late_ns", [0, 5_120, 61_440, 700_000])
@@ -80,20 +79,21 @@ def test_sleep_ends_at_a_step(machine: Machine) -> None:
 
 
 @pytest.fixture
-def ports() -> Iterator[list[Port]]:
+def ports() -> Iterator[list[UdpPort]]:
     """Closed in the end."""
-    opened: list[Port] = []
+    opened: list[UdpPort] = []
     yield opened
     for port in opened:
         port.socket.close()
 
 
-def test_a_datagram_waits_for_its_step(ports: list[Port], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_datagram_waits_for_its_step(ports: list[UdpPort],
+                                       monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads the socket too early gets it no earlier: a step here is an hour."""
     hour_ns = 3_600_000_000_000
     origin_ns = clocks.time.time_ns() - hour_ns // 2
-    clock = SteppedClock(Steps(hour_ns, origin_ns, BEGIN_NS, 1 << 30))
-    ports += [Port(clock, "127.0.0.1", 0), Port(WallClock(), "127.0.0.1", 0)]
+    clock = SteppedClock(ClockSteps(hour_ns, origin_ns, BEGIN_NS, 1 << 30))
+    ports += [UdpPort(clock, "127.0.0.1", 0), UdpPort(WallClock(), "127.0.0.1", 0)]
     receiver, sender = ports
     sender.send(b"early", ("127.0.0.1", receiver.number))
     while not receiver.is_ahead:
@@ -107,10 +107,10 @@ def test_a_datagram_waits_for_its_step(ports: list[Port], monkeypatch: pytest.Mo
     assert receiver.due_ns() is None
 
 
-def test_a_burst_goes_on_at_the_next_step(ports: list[Port], machine: Machine) -> None:
+def test_a_burst_goes_on_at_the_next_step(ports: list[UdpPort], machine: Machine) -> None:
     """So much a step, in order; a datagram that is larger than that has a step of its own."""
     clock = stepped(burst_bytes=250)
-    ports += [Port(clock, "127.0.0.1", 0), Port(WallClock(), "127.0.0.1", 0)]
+    ports += [UdpPort(clock, "127.0.0.1", 0), UdpPort(WallClock(), "127.0.0.1", 0)]
     sender, receiver = ports
     for size in (100, 120, 100, 300, 10):
         sender.send(bytes(size), ("127.0.0.1", receiver.number))

@@ -20,35 +20,36 @@ from authenticast_ends import (
     passes,
     wish,
 )
-from protocols.authenticast.asking import ClientPolicy
-from protocols.authenticast.client import Client
-from protocols.authenticast.controllers.static import Static
+from protocols.authenticast.client import Client, ClientPolicy
+from protocols.authenticast.controllers import StaticController
 from protocols.authenticast.crypto import TAG_BYTES, Crypto
-from protocols.authenticast.effects import Deliver, Send
+from protocols.authenticast.effects import DeliverPacket, SendDatagram
 from protocols.authenticast.packets import parse_data
-from protocols.authenticast.schemes.tesla import Schedule
+from protocols.authenticast.schemes.tesla import TeslaSchedule
 from protocols.authenticast.server import Server, ServerPolicy
 from protocols.authenticast.settings import Algorithm, Scheme, SettingError
 from protocols.authenticast.stream import StreamPolicy
-from protocols.authenticast.wire import Kind
+from protocols.authenticast.wire import MessageKind
 
 DSA, RSA, HMAC = Algorithm.DSA, Algorithm.RSA, Algorithm.HMAC
 
 
 def sent_packets(ends):
     """The stream's packets as they were sent."""
-    return [parse_data(datagram) for datagram in ends.data() if datagram[0] & 15 == Kind.DATA]
+    return [parse_data(datagram) for datagram in ends.data() if datagram[0] & 15
+            == MessageKind.DATA]
 
 
 def test_a_turn_that_is_sent_again_is_not_refused():
     """While changes are lost, the client repeats its message; it is heeded once."""
     ends = Ends(wish()).start()
-    ends.wire["down"] = lambda datagram, rng: [] if datagram[0] & 15 == Kind.CHANGE else passes(
+    ends.wire["down"] = lambda datagram, rng: [] if datagram[
+        0] & 15 == MessageKind.CHANGE else passes(
         datagram, rng)
     ends.turn(wish(level=0.5))
     ends.run(1200 * MS)
     turns = [payload for way, payload in ends.wires
-             if way == "up" and payload[0] & 15 == Kind.CONTROL]
+             if way == "up" and payload[0] & 15 == MessageKind.CONTROL]
     assert len(turns) == 3 and len(set(turns)) == 1
     assert not ends.events("refused")
     assert len(ends.events("switched")) == 1
@@ -159,7 +160,7 @@ def test_a_secret_key_is_made_only_on_request():
 
 def test_tesla_chains_are_renewed():
     """A chain that comes to its end is followed by another one, without a packet lost."""
-    ends = Ends(wish(Scheme.TESLA, HMAC), tesla=Schedule(20 * MS, 2, 40)).start()
+    ends = Ends(wish(Scheme.TESLA, HMAC), tesla=TeslaSchedule(20 * MS, 2, 40)).start()
     ends.stream(300)
     account = ends.finish()
     assert len([e for e in ends.events("switched") if e["cause"] == "a new TESLA chain"]) >= 3
@@ -169,7 +170,7 @@ def test_tesla_chains_are_renewed():
 
 def test_without_a_new_chain_there_are_signatures():
     """A client that hears of no new chain gets signed packets, never unauthenticated ones."""
-    ends = Ends(wish(Scheme.TESLA, HMAC), tesla=Schedule(20 * MS, 2, 40)).start()
+    ends = Ends(wish(Scheme.TESLA, HMAC), tesla=TeslaSchedule(20 * MS, 2, 40)).start()
     ends.stream(10)
     ends.wire["down"] = broken
     ends.stream(150)
@@ -319,7 +320,7 @@ def test_whoever_lags_catches_up_with_what_it_holds():
 def test_gaps_of_both_types():
     """DELTA is what was sent and not taken up; a hole is noted where numbers are missing."""
     def loses_some(datagram, rng):
-        gone = datagram[0] & 15 == Kind.DATA and parse_data(datagram).sequence in {7, 8}
+        gone = datagram[0] & 15 == MessageKind.DATA and parse_data(datagram).sequence in {7, 8}
         return [] if gone else [(MS, datagram)]
     ends = Ends(wish(), wire=loses_some, costs={"ed25519-256-verify": 20 * MS}).start()
     ends.stream(100)
@@ -356,8 +357,8 @@ def test_the_core_asks_for_nothing_but_values():
     """What an end wants done is data: effects of four kinds, nothing that has been done already."""
     ends = Ends(wish())
     effects = ends.client.request_stream(ends.now_ns)
-    assert [type(effect).__name__ for effect in effects] == ["Send", "Note"]
-    assert isinstance(effects[0], Send) and effects[0].to is None
+    assert [type(effect).__name__ for effect in effects] == ["SendDatagram", "ProgramEvent"]
+    assert isinstance(effects[0], SendDatagram) and effects[0].to is None
 
 
 def test_several_clients_share_the_signing():
@@ -373,7 +374,7 @@ def test_several_clients_share_the_signing():
         "server", StreamPolicy({ED: server_key}, server_key),
         {name: {ED: key(name).public} for name in names},
         weights={name: weight for name, (_, weight) in names.items()}), Crypto(), rng.randbytes,
-        Static)
+        StaticController)
     clients = {}
     for number, (name, (wished, _)) in enumerate(names.items()):
         address = (f"10.0.0.{number}", 4000)
@@ -393,9 +394,9 @@ def test_several_clients_share_the_signing():
     for _ in range(120):
         before = {name: server.count_waiting(name) for name in names}
         for effect in server.seal_next(now_ns):
-            if isinstance(effect, Send) and effect.to[1] == 4001:
+            if isinstance(effect, SendDatagram) and effect.to[1] == 4001:
                 for delivered in clients[effect.to[0], 4000].process_data(effect.payload, now_ns):
-                    assert not isinstance(delivered, Deliver) or delivered.verified
+                    assert not isinstance(delivered, DeliverPacket) or delivered.verified
         served.update(name for name in names if server.count_waiting(name) < before[name])
     # 60 are the tree's, at an eighth of a signature each; the rest is shared 1 : 1 : 2.
     assert served["tree"] == 60

@@ -11,23 +11,23 @@ from protocols.authenticast.crypto import UnusableKey
 from protocols.authenticast.messages import (
     Ack,
     Bye,
-    Change,
-    Control,
+    ControlMessage,
+    EpochChange,
     Hello,
     HelloAck,
     ReceiverReport,
-    Wish,
+    StreamRequest,
 )
-from protocols.authenticast.packets import Bundle, Data, Disclose
+from protocols.authenticast.packets import BundleSignature, KeyDisclosure, StreamPacket
 from protocols.authenticast.schemes import tesla
 from protocols.authenticast.settings import (
     SIGNATURES,
     STEPS,
     Algorithm,
-    Range,
+    LevelRange,
     Scheme,
-    Setting,
     SettingError,
+    StreamSetting,
 )
 from protocols.authenticast.wire import PacketError
 
@@ -38,39 +38,41 @@ SHARES = st.integers(0, STEPS).map(lambda steps: steps / STEPS)
 
 
 @st.composite
-def any_settings(draw) -> Setting:
+def any_settings(draw) -> StreamSetting:
     """Any setting that makes sense."""
     scheme = draw(st.sampled_from(Scheme))
     algorithm = draw(st.sampled_from(sorted(SIGNATURES))) if scheme.is_signed else Algorithm.HMAC
     level = draw(SHARES) if scheme is Scheme.PERCENTAGE else 1.0
-    return Setting(scheme, algorithm, draw(st.integers(1, 1024)), level, draw(SHARES))
+    return StreamSetting(scheme, algorithm, draw(st.integers(1, 1024)), level, draw(SHARES))
 
 
 @st.composite
-def wishes(draw) -> Wish:
+def wishes(draw) -> StreamRequest:
     """Any wish whose level is in its range."""
     setting = draw(any_settings())
     low = draw(SHARES.filter(lambda share: share <= setting.level))
     high = draw(SHARES.filter(lambda share: share >= setting.level))
-    return Wish(Range(low, high), setting, draw(st.booleans()), draw(st.booleans()))
+    return StreamRequest(LevelRange(low, high), setting, draw(st.booleans()), draw(st.booleans()))
 
 
 @st.composite
-def data(draw) -> Data:
+def data(draw) -> StreamPacket:
     """Any packet of a stream."""
     bundle = draw(st.integers(1, 1024))
     position = draw(st.integers(0, bundle - 1))
-    return Data(draw(st.sampled_from(Scheme)), draw(st.sampled_from(Algorithm)),
-                draw(st.integers(0, 255)), draw(U32), draw(st.integers(position, 2 ** 64 - 1)),
-                draw(U64), draw(U32), draw(U32), position, bundle, draw(st.binary(max_size=50)),
-                draw(st.binary(max_size=50)))
+    return StreamPacket(draw(st.sampled_from(Scheme)), draw(st.sampled_from(Algorithm)),
+                        draw(st.integers(0, 255)), draw(U32),
+                        draw(st.integers(position, 2 ** 64 - 1)),
+                        draw(U64), draw(U32), draw(U32), position, bundle,
+                        draw(st.binary(max_size=50)),
+                        draw(st.binary(max_size=50)))
 
 
 MESSAGES = st.one_of(
     st.builds(Hello, NAMES, U64, U16, U32, U32, NONCES, BYTES32, wishes()),
     st.builds(HelloAck, NAMES, U32, U64, U32, U32, BYTES32, NONCES, BYTES32, any_settings()),
-    st.builds(Control, U32, U64, wishes(), st.binary(max_size=40)),
-    st.builds(Change, U32, U32, U64, U64, any_settings(), NAMES, st.binary(max_size=40)),
+    st.builds(ControlMessage, U32, U64, wishes(), st.binary(max_size=40)),
+    st.builds(EpochChange, U32, U32, U64, U64, any_settings(), NAMES, st.binary(max_size=40)),
     st.builds(Ack, U32, U32, st.binary(max_size=40)),
     st.builds(ReceiverReport, U32, *[U64] * 13, U16), st.builds(Bye, U32, U64))
 
@@ -84,12 +86,12 @@ def test_data_comes_back(packet):
 
 
 @settings(deadline=None)
-@given(st.builds(Bundle, st.sampled_from(Algorithm), U32, U32, U64, st.integers(1, 1024),
-                 st.binary(max_size=80)), st.builds(Disclose, U32, U32, U32, BYTES32))
+@given(st.builds(BundleSignature, st.sampled_from(Algorithm), U32, U32, U64, st.integers(1, 1024),
+                 st.binary(max_size=80)), st.builds(KeyDisclosure, U32, U32, U32, BYTES32))
 def test_the_rest_of_the_data_plane_comes_back(bundle, disclosed):
     """Bundles' signatures and disclosed keys are the same after their trip."""
     assert packets.parse_bundle(bundle.encode()) == bundle
-    assert packets.parse_disclose(disclosed.encode()) == disclosed
+    assert packets.parse_disclosure(disclosed.encode()) == disclosed
 
 
 @settings(deadline=None)
@@ -102,7 +104,8 @@ def test_messages_come_back(message, authentication):
     assert received.authentication == authentication
 
 
-PARSERS = (packets.parse_data, packets.parse_bundle, packets.parse_disclose, messages.parse_message,
+PARSERS = (packets.parse_data, packets.parse_bundle, packets.parse_disclosure,
+           messages.parse_message,
            tesla.parse_parameters)
 
 
@@ -137,16 +140,17 @@ def test_parsers_refuse_damage_cleanly(message, choices):
 
 
 @pytest.mark.parametrize(("make", "words"), [
-    (lambda: Range(1.0, 0.05), "upside down"),
-    (lambda: Range(-0.1, 1), "give 0 to 100 %"),
-    (lambda: Setting(Scheme.PERCENTAGE, Algorithm.DSA, level=0.02).check(Range(0.05, 1)),
+    (lambda: LevelRange(1.0, 0.05), "upside down"),
+    (lambda: LevelRange(-0.1, 1), "give 0 to 100 %"),
+    (lambda: StreamSetting(Scheme.PERCENTAGE, Algorithm.DSA, level=0.02).check(LevelRange(0.05, 1)),
      "below the floor of 5 %"),
-    (lambda: Setting(Scheme.PERCENTAGE, Algorithm.DSA, level=0.9).check(Range(0.05, 0.5)),
+    (lambda: StreamSetting(Scheme.PERCENTAGE, Algorithm.DSA,
+                           level=0.9).check(LevelRange(0.05, 0.5)),
      "above the range"),
-    (lambda: Setting(Scheme.DELAYED, Algorithm.DSA, 0), "bundle: 0 packets; give 1 to 1024"),
-    (lambda: Setting(Scheme.TREE, Algorithm.DSA, 4, level=0.5), "verifies every packet"),
-    (lambda: Setting(Scheme.TESLA, Algorithm.DSA), "give HMAC"),
-    (lambda: Setting(Scheme.DELAYED, Algorithm.HMAC), "give a signature"),
+    (lambda: StreamSetting(Scheme.DELAYED, Algorithm.DSA, 0), "bundle: 0 packets; give 1 to 1024"),
+    (lambda: StreamSetting(Scheme.TREE, Algorithm.DSA, 4, level=0.5), "verifies every packet"),
+    (lambda: StreamSetting(Scheme.TESLA, Algorithm.DSA), "give HMAC"),
+    (lambda: StreamSetting(Scheme.DELAYED, Algorithm.HMAC), "give a signature"),
 ])
 def test_settings_that_make_no_sense(make, words):
     """One line says what is wrong and what to give instead."""

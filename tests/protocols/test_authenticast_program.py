@@ -13,10 +13,10 @@ import pytest
 
 from conftest import PROJECT
 from protocols.authenticast.__main__ import main
+from protocols.authenticast.client_program import ClientProgram
 from protocols.authenticast.config import load_client, load_server
-from protocols.authenticast.receive import Receiving
+from protocols.authenticast.packets import ConstantSource, FrameTraceSource, read_frames
 from protocols.authenticast.settings import Algorithm, Scheme
-from protocols.authenticast.source import Constant, Frames, read_frames
 from protocols.fields import ConfigError
 
 DSA, ED = Algorithm.DSA, Algorithm.ED25519
@@ -65,7 +65,7 @@ def test_what_a_file_says(folder):
         "source": {"kind": "frames", "file": "frames.csv", "frames_per_s": 30,
                    "payload_bytes": 1400}}))
     assert server.controller()._parameters.limit == 60
-    assert isinstance(server.source, Frames)
+    assert isinstance(server.source, FrameTraceSource)
     assert server.policy.stream.identity.algorithm is DSA
 
 
@@ -133,14 +133,14 @@ def test_sources(tmp_path):
     """Frames are cut into packets with their types; a constant source has one packet a frame."""
     path = tmp_path / "trace.csv"
     path.write_text("I,3000\nB,1400\n")
-    frames = Frames(read_frames(path), 25, 1400, rounds=2)
+    frames = FrameTraceSource(read_frames(path), 25, 1400, rounds=2)
     items = list(frames.items())
     assert [len(item.payload) for item in items] == [1400, 1400, 200, 1400] * 2
     assert [item.flags for item in items[:4]] == [1 | 4, 1, 1 | 8, 3 | 4 | 8]
     assert [item.frame for item in items] == [0, 0, 0, 1, 2, 2, 2, 3]
     assert sum(item.gap_ns for item in items) == pytest.approx(4 * 40e6, abs=10)
     assert items == list(frames.items())
-    constant = list(Constant(3, 10, 100).items())
+    constant = list(ConstantSource(3, 10, 100).items())
     assert [(len(item.payload), item.gap_ns) for item in constant] == [(100, 10 ** 8)] * 3
 
 
@@ -189,7 +189,7 @@ def test_back_from_a_secret_key(folder):
     """Who names no algorithm gets the one of before the secret key, and none the server lacks."""
     document = over_sockets(5000, algorithm="RSA")
     document["server"]["keys"] = ["server.pub.pem", "other.pub.pem"]
-    receiving = Receiving(load_client(write(folder, "c", document)))
+    receiving = ClientProgram(load_client(write(folder, "c", document)))
     wished = []
     for change in ({"scheme": "secret-key"}, {"bundle": 4}, {"scheme": "tree"},
                    {"algorithm": "DSA"}, {"scheme": "tesla"}, {"scheme": "delayed"}):

@@ -11,16 +11,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from authenticast_ends import DATA, ED, MS, START_NS, Ends, adds_up, key, passes, wish
-from protocols.authenticast.account import Arrivals
 from protocols.authenticast.crypto import Crypto
-from protocols.authenticast.effects import Fate
-from protocols.authenticast.packets import Data, Disclose, parse_bundle, parse_data
+from protocols.authenticast.effects import PacketFate
+from protocols.authenticast.packets import KeyDisclosure, StreamPacket, parse_bundle, parse_data
+from protocols.authenticast.receiver import ArrivalRegister
 from protocols.authenticast.schemes import tesla, tree
-from protocols.authenticast.schemes.base import Signer, Verifier
+from protocols.authenticast.schemes.base import PacketSigner, PacketVerifier
 from protocols.authenticast.schemes.delayed import DelayedOpener, DelayedSealer
-from protocols.authenticast.schemes.tesla import Parameters, TeslaOpener, TeslaSealer
+from protocols.authenticast.schemes.tesla import TeslaOpener, TeslaParameters, TeslaSealer
 from protocols.authenticast.settings import Algorithm, Scheme
-from protocols.authenticast.wire import Kind
+from protocols.authenticast.wire import MessageKind
 
 SESSION = b"s" * 32
 EVERY = [wish(Scheme.PERCENTAGE), wish(Scheme.PERCENTAGE, level=0.3), wish(Scheme.DELAYED,
@@ -84,7 +84,7 @@ def test_good_networks(wished):
 def test_what_a_loss_costs(scheme):
     """One packet lost of four: 1998's bundle is discounted, a tree's other packets are verified."""
     def loses_6(datagram, rng):
-        lost = datagram[0] & 15 == Kind.DATA and parse_data(datagram).sequence == 6
+        lost = datagram[0] & 15 == MessageKind.DATA and parse_data(datagram).sequence == 6
         return [] if lost else passes(datagram, rng)
     ends = Ends(wish(scheme, bundle=4), wire=loses_6).start()
     ends.stream(200)
@@ -142,24 +142,24 @@ def test_trees(size, choices):
 def sealed(sealer, numbers, scheme=Scheme.DELAYED, algorithm=ED) -> list[bytes]:
     """Datagrams of packets with these numbers."""
     return [datagram for n in numbers for datagram in sealer.seal_packet(
-        Data(scheme, algorithm, 0, 1, n, START_NS, n, 0, 0, 1, b"p%d" % n), START_NS)]
+        StreamPacket(scheme, algorithm, 0, 1, n, START_NS, n, 0, 0, 1, b"p%d" % n), START_NS)]
 
 
 def test_one_operation_a_bundle():
     """A bundle's receiver verifies once and hashes each packet; the sender signs n + 1 times."""
     counted = []
     operations = Crypto(lambda kind, _: counted.append(kind))
-    sealer = DelayedSealer(Signer(operations, key("server"), SESSION), 5)
+    sealer = DelayedSealer(PacketSigner(operations, key("server"), SESSION), 5)
     datagrams = sealed(sealer, range(5))
     assert counted.count("ed25519-256-sign") == 6
-    opener = DelayedOpener(Verifier(operations, {ED: key("server").public}, SESSION))
+    opener = DelayedOpener(PacketVerifier(operations, {ED: key("server").public}, SESSION))
     verdicts = [verdict for datagram in datagrams[:5]
                 for verdict in opener.open_packet(parse_data(datagram), START_NS)]
     assert verdicts == []
     assert opener.waiting == 5
     counted.clear()
     verdicts = opener.add_signature(parse_bundle(datagrams[5]), START_NS)
-    assert [fate for _, fate in verdicts] == [Fate.VERIFIED] * 5
+    assert [fate for _, fate in verdicts] == [PacketFate.VERIFIED] * 5
     assert counted.count("ed25519-256-verify") == 1
 
 
@@ -167,15 +167,16 @@ def tesla_pair(delay=2, ahead_ns=0):
     """A sealer and an opener of a chain with intervals of 100 ms; keys[i] is K(i)."""
     operations = Crypto()
     keys = tesla.make_key_chain(operations, b"k" * 32, 50)
-    parameters = Parameters(START_NS, 100 * MS, 50, delay, keys[0])
+    parameters = TeslaParameters(START_NS, 100 * MS, 50, delay, keys[0])
     return (TeslaSealer(operations, SESSION, parameters, keys),
             TeslaOpener(operations, SESSION, parameters, ahead_ns, START_NS), keys)
 
 
-def tesla_packet(sealer, number, at_ns) -> Data:
+def tesla_packet(sealer, number, at_ns) -> StreamPacket:
     """A packet sealed at a time."""
-    datagram, = sealer.seal_packet(Data(Scheme.TESLA, Algorithm.HMAC, 0, 1, number, at_ns, 0, 0, 0,
-                                        1,
+    datagram, = sealer.seal_packet(StreamPacket(Scheme.TESLA, Algorithm.HMAC, 0, 1, number, at_ns,
+                                                0, 0, 0,
+                                                1,
                                 b"payload"), at_ns)
     return parse_data(datagram)
 
@@ -193,7 +194,7 @@ def test_tesla_is_safe_whatever_the_delay(sent, delay, ahead):
     verdicts = opener.open_packet(packet, arrived_ns)
     disclosed_ns = START_NS + (sent // 100 + 2) * 100 * MS
     if arrived_ns >= disclosed_ns:
-        assert verdicts == [(packet, Fate.LATE)]
+        assert verdicts == [(packet, PacketFate.LATE)]
     if not verdicts:
         assert arrived_ns < disclosed_ns
         assert opener.waiting == 1
@@ -217,11 +218,11 @@ def test_tesla_keys_are_never_early():
     change, = ends.events("changed")
     opener = ends.client.receiver._epochs[change["epoch"]].openers[Scheme.TESLA]
     parameters = opener._parameters
-    kinds = {Kind.DATA: 0, Kind.DISCLOSE: 0}
+    kinds = {MessageKind.DATA: 0, MessageKind.DISCLOSE: 0}
     for at_ns, datagram in seen:
-        kind = Kind(datagram[0] & 15)
+        kind = MessageKind(datagram[0] & 15)
         kinds[kind] += 1
-        if kind is Kind.DISCLOSE:
+        if kind is MessageKind.DISCLOSE:
             interval = int.from_bytes(datagram[9:13], "big")
         else:
             packet = parse_data(datagram)
@@ -239,9 +240,9 @@ def test_tesla_refuses_what_is_forged_with_a_disclosed_key():
     forger = TeslaSealer(Crypto(), SESSION, opener._parameters, keys)
     forged = tesla_packet(forger, 1, START_NS)
     verdicts = opener.open_packet(forged, late_ns)
-    assert (forged, Fate.LATE) in verdicts
-    verdicts = opener.process_disclosure(Disclose(1, 0, 1, keys[1]), late_ns)
-    assert verdicts == [(real, Fate.VERIFIED)]
+    assert (forged, PacketFate.LATE) in verdicts
+    verdicts = opener.process_disclosure(KeyDisclosure(1, 0, 1, keys[1]), late_ns)
+    assert verdicts == [(real, PacketFate.VERIFIED)]
 
 
 def test_tesla_refuses_wrong_keys_and_contents():
@@ -250,17 +251,17 @@ def test_tesla_refuses_wrong_keys_and_contents():
     packet = tesla_packet(sealer, 0, START_NS)
     changed = replace(tesla_packet(sealer, 1, START_NS), payload=b"another")
     assert opener.open_packet(packet, START_NS) == opener.open_packet(changed, START_NS) == []
-    assert opener.process_disclosure(Disclose(1, 0, 1, b"x" * 32), START_NS + 300 * MS) == []
-    assert opener.process_disclosure(Disclose(1, 0, 40, keys[40]), START_NS + 300 * MS) == []
-    assert opener.process_disclosure(Disclose(1, 0, 2, keys[2]), START_NS + 300 * MS) == [
-        (packet, Fate.VERIFIED), (changed, Fate.FAILED)]
+    assert opener.process_disclosure(KeyDisclosure(1, 0, 1, b"x" * 32), START_NS + 300 * MS) == []
+    assert opener.process_disclosure(KeyDisclosure(1, 0, 40, keys[40]), START_NS + 300 * MS) == []
+    assert opener.process_disclosure(KeyDisclosure(1, 0, 2, keys[2]), START_NS + 300 * MS) == [
+        (packet, PacketFate.VERIFIED), (changed, PacketFate.FAILED)]
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["pass", "air", "buffer"]), max_size=80))
 def test_air_and_buffer_are_told_apart(fates):
     """The kernel's counter, which comes with each datagram, says which gap was the buffer's."""
-    arrivals, dropped = Arrivals(), 0
+    arrivals, dropped = ArrivalRegister(), 0
     for number, fate in enumerate(fates):
         dropped += fate == "buffer"
         if fate == "pass":

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from authenticast_ends import CONTROL, ED, MS, Ends, adds_up, broken, key, passes, wish
-from protocols.authenticast import choice, messages, session
+from protocols.authenticast import crypto, messages, session
 from protocols.authenticast.crypto import Crypto
-from protocols.authenticast.effects import Fate
-from protocols.authenticast.messages import Control, ReceiverReport
+from protocols.authenticast.effects import PacketFate
+from protocols.authenticast.messages import ControlMessage, ReceiverReport
 from protocols.authenticast.packets import parse_bundle, parse_data
-from protocols.authenticast.schemes.base import Verifier
-from protocols.authenticast.settings import Algorithm, Range, Scheme
-from protocols.authenticast.wire import Kind
+from protocols.authenticast.schemes.base import PacketVerifier
+from protocols.authenticast.settings import Algorithm, LevelRange, Scheme
+from protocols.authenticast.wire import MessageKind
 
 DSA = Algorithm.DSA
 ALL = [wish(Scheme.PERCENTAGE), wish(Scheme.DELAYED, bundle=4), wish(Scheme.TREE, bundle=4),
@@ -33,7 +33,7 @@ def scheme_of(wished) -> str:
 
 def is_data(datagram: bytes) -> bool:
     """Whether it is a packet of the stream."""
-    return datagram[0] & 15 == Kind.DATA
+    return datagram[0] & 15 == MessageKind.DATA
 
 
 def altering(every: int, change):
@@ -100,7 +100,7 @@ def test_the_choice_cannot_be_guessed(secret, level):
     Neighbours agree as often as chance has it, and another secret's choice is independent of it.
     """
     def chosen(by):
-        return [choice.is_chosen(by, b"verify", (7, n), level) for n in range(2000)]
+        return [crypto.is_chosen(by, b"verify", (7, n), level) for n in range(2000)]
     choices, others = chosen(secret), chosen(bytes(31) + b"x")
     assert abs(sum(choices) / 2000 - level) < 0.08
     alike = level ** 2 + (1 - level) ** 2
@@ -117,7 +117,7 @@ def test_the_choice_is_redone_with_the_secret():
     account = ends.finish()
     secret, stream = bytes.fromhex(account["choice_secret"]), ends.client._stream
     for delivered in ends.delivered:
-        chosen = choice.is_chosen(secret, b"verify", (stream, delivered.sequence), 0.4)
+        chosen = crypto.is_chosen(secret, b"verify", (stream, delivered.sequence), 0.4)
         # The first packet of an epoch is always verified.
         assert delivered.verified == (chosen or delivered.sequence == 0)
 
@@ -190,7 +190,7 @@ def test_downgraded_scheme_or_epoch(field):
     before = len(ends.delivered)
     ends.perform(ends.client.process_data(forged.encode(), ends.now_ns))
     assert len(ends.delivered) == before
-    assert ends.lost[-1].fate is Fate.REFUSED
+    assert ends.lost[-1].fate is PacketFate.REFUSED
 
 
 def test_an_unknown_epoch_is_verified_in_full():
@@ -199,7 +199,7 @@ def test_an_unknown_epoch_is_verified_in_full():
     ends.stream(5)
     forged = replace(parse_data(ends.data()[-1]), sequence=5, epoch=1)
     ends.perform(ends.client.process_data(forged.encode(), ends.now_ns))
-    assert ends.lost[-1].fate is Fate.FAILED
+    assert ends.lost[-1].fate is PacketFate.FAILED
 
 
 def test_a_jump_of_the_window_is_verified():
@@ -208,7 +208,7 @@ def test_a_jump_of_the_window_is_verified():
     ends.stream(5)
     forged = replace(parse_data(ends.data()[-1]), sequence=1 << 40)
     ends.perform(ends.client.process_data(forged.encode(), ends.now_ns))
-    assert ends.lost[-1].fate is Fate.FAILED
+    assert ends.lost[-1].fate is PacketFate.FAILED
     ends.stream(5)
     assert ends.summary()["processed"] == 10
 
@@ -265,7 +265,7 @@ def test_replayed_report():
     ends = Ends(wish()).start()
     ends.stream(50)
     report = next(payload for way, payload in ends.wires
-                  if way == "up" and payload[0] & 15 == Kind.REPORT)
+                  if way == "up" and payload[0] & 15 == MessageKind.REPORT)
     ends.perform(ends.server.process_message(report, CONTROL, ends.now_ns))
     assert len(ends.events("refused")) == 1
 
@@ -278,11 +278,11 @@ def test_forged_and_replayed_control():
     stream = ends.server.get_stream("client")
     assert stream.setting.level == 0.5
     turned = next(payload for way, payload in ends.wires
-                  if way == "up" and payload[0] & 15 == Kind.CONTROL)
+                  if way == "up" and payload[0] & 15 == MessageKind.CONTROL)
     ends.turn(wish(level=1.0))
     ends.run(50 * MS)
     client_key = ends.client._session.client_key
-    body = Control(ends.client._stream, 99, wish(level=0.0)).encode()
+    body = ControlMessage(ends.client._stream, 99, wish(level=0.0)).encode()
     by_stranger = session.seal_signed(Crypto(), client_key, key("stranger"),
                                       ends.client._session.digest, body)
     for payload in (turned, by_stranger, session.seal_message(Crypto(), client_key, body)):
@@ -297,7 +297,7 @@ def test_forged_change():
     ends.turn(wish(level=0.5))
     ends.run(50 * MS)
     change = next(payload for way, payload in ends.wires
-                  if way == "down" and payload[0] & 15 == Kind.CHANGE)
+                  if way == "down" and payload[0] & 15 == MessageKind.CHANGE)
     received = messages.parse_message(change)
     body = replace(received.message, epoch=9, setting=replace(
         received.message.setting, level=0.0)).encode()
@@ -314,9 +314,9 @@ def test_forgeries_of_messages_cost_no_signature():
     ends = Ends(wish()).start()
     verified = ends.client._crypto.verified, ends.server._crypto.verified
     for n in range(100):
-        body = Control(ends.client._stream, 50 + n, wish(level=0.0)).encode()
+        body = ControlMessage(ends.client._stream, 50 + n, wish(level=0.0)).encode()
         ends.perform(ends.server.process_message(body + bytes(81), CONTROL, ends.now_ns))
-        change = messages.Change(ends.client._stream, 5 + n, 0, 0, wish(level=0.0).setting)
+        change = messages.EpochChange(ends.client._stream, 5 + n, 0, 0, wish(level=0.0).setting)
         ends.perform(ends.client.process_message(change.encode() + bytes(81), ends.now_ns))
     assert (ends.client._crypto.verified, ends.server._crypto.verified) == verified
 
@@ -324,12 +324,12 @@ def test_forgeries_of_messages_cost_no_signature():
 def test_replayed_hello():
     """A hello that was recorded gets no new stream, and the one that runs goes on."""
     ends = Ends(wish()).start()
-    hello = next(payload for way, payload in ends.wires if payload[0] & 15 == Kind.HELLO)
+    hello = next(payload for way, payload in ends.wires if payload[0] & 15 == MessageKind.HELLO)
     ends.stream(10)
     ends.client.request_stream(ends.now_ns)
     older = ends.server.process_message(hello, CONTROL, ends.now_ns)
     ends.perform(older)
-    answer = next(payload for _, payload in ends.wires if payload[0] & 15 == Kind.HELLO_ACK)
+    answer = next(payload for _, payload in ends.wires if payload[0] & 15 == MessageKind.HELLO_ACK)
     assert [effect.payload for effect in older] == [answer]
     assert len(ends.events("stream")) == 1
 
@@ -343,7 +343,7 @@ def test_the_server_cannot_leave_the_users_range():
     for level, applied in ((0.0, 0.3), (0.6, 0.6), (1.0, 0.8)):
         receiver.setting = replace(receiver.setting, level=level)
         assert receiver.level == applied
-    receiver.set_range(Range(0.9, 1), ends.now_ns)
+    receiver.set_range(LevelRange(0.9, 1), ends.now_ns)
     assert receiver.level == 1.0
 
 
@@ -352,8 +352,8 @@ def test_every_packet_verifies_outside(algorithm):
     """Each packet on the wire carries a signature of the algorithm that it announces."""
     ends = Ends(wish(Scheme.DELAYED, algorithm, 3), keys=(algorithm,)).start()
     ends.stream(9)
-    verifier = Verifier(Crypto(), {algorithm: key("server", algorithm).public},
-                        ends.client._session.digest)
+    verifier = PacketVerifier(Crypto(), {algorithm: key("server", algorithm).public},
+                              ends.client._session.digest)
     packets = [parse_data(datagram) for datagram in ends.data() if is_data(datagram)]
     assert len(packets) == 9
     assert all(packet.algorithm is algorithm and verifier.is_authentic(packet)

@@ -1,1 +1,5 @@
-"""Schemes, one module each: how a sender seals packets and a receiver opens them."""
+"""Authentication schemes of Authenticast streams, one per module.
+
+A scheme says how the sender signs packets, and how the receiver verifies them.
+`protocols.authenticast` lists the terms.
+"""

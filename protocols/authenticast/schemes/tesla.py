@@ -1,6 +1,7 @@
-"""TESLA (RFC 4082): MACs under keys that are disclosed later.
+"""Authenticate a stream by TESLA (RFC 4082): MACs under keys that are disclosed later.
 
-A key is disclosed when no forged packet would be accepted with it any more. Time is divided into
+This is a scheme of Authenticast, a protocol for signed streams. `TeslaSealer` adds a MAC to each
+packet at the sender. `TeslaOpener` verifies packets at the receiver. Time is divided into
 intervals. Interval i has the key K(i) of a one-way chain, K(i) = H(K(i+1)). The server signs K(0),
 the end of the chain. A packet of interval i carries K(i-d) and a MAC under a key derived from K(i).
 
@@ -16,13 +17,13 @@ import struct
 from dataclasses import dataclass, replace
 
 from protocols.authenticast.crypto import TAG_BYTES, Crypto
-from protocols.authenticast.effects import Fate
-from protocols.authenticast.packets import TESLA_KEY_BYTES, Data, Disclose
-from protocols.authenticast.schemes.base import Verdict
+from protocols.authenticast.effects import PacketFate
+from protocols.authenticast.packets import TESLA_KEY_BYTES, KeyDisclosure, StreamPacket
+from protocols.authenticast.schemes.base import PacketVerdict
 from protocols.authenticast.session import signing_context
 
 _PARAMETERS = struct.Struct("!QQIH")
-_CHAIN = b"authenticast/1 tesla chain"
+_CHAIN_LABEL = b"authenticast/1 tesla chain"
 _INTERVAL = struct.Struct("!I")
 PARAMETER_BYTES = _PARAMETERS.size + TESLA_KEY_BYTES
 MAX_CHAIN = 1 << 20
@@ -32,11 +33,11 @@ _MAX_WAITING = 8192
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """The division of a server's time into TESLA intervals.
+class TeslaSchedule:
+    """Times of TESLA: interval length, delay until keys are disclosed, length of a key chain.
 
-    `interval_ns` is the length of an interval, `delay` the disclosure delay d in intervals, and
-    `intervals` the length of a chain.
+    `interval_ns` is in nanoseconds. `delay` (d in RFC 4082) and `intervals` are counted in
+    intervals.
     """
 
     interval_ns: int = 100_000_000
@@ -45,11 +46,11 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Parameters:
-    """The TESLA parameters that the server signs.
+class TeslaParameters:
+    """The TESLA parameters that the server signs and announces.
 
     `start_ns` is when interval 1 starts, `interval_ns` the length of an interval, and `intervals`
-    their number. `delay` is d in intervals, and `commitment` is K(0).
+    their number. `delay` is the disclosure delay d in intervals, and `commitment` is the key K(0).
     """
 
     start_ns: int
@@ -63,50 +64,54 @@ class Parameters:
             raise ValueError("TESLA: intervals, their length and the delay must be at least 1")
 
     def interval_at(self, time_ns: int) -> int:
-        """Return the interval at a time of the server's clock.
+        """Return the number of the interval at a time of the server's clock.
 
         The first interval is 1. Times before its start give 0 or less.
         """
         return (time_ns - self.start_ns) // self.interval_ns + 1
 
     def disclosed_ns(self, interval: int) -> int:
-        """Return the time from which the server may disclose an interval's key."""
+        """Return the time (ns) from which the server may disclose the key of an interval."""
         return self.start_ns + (interval + self.delay - 1) * self.interval_ns
 
     def encode(self) -> bytes:
-        """Return the parameters as bytes for a change's material."""
+        """Return the parameters as bytes for the server's announcement."""
         return _PARAMETERS.pack(self.start_ns, self.interval_ns, self.intervals,
                                 self.delay) + self.commitment
 
 
-def parse_parameters(data: bytes) -> Parameters:
-    """Parse the parameters from a change's material. Raises ValueError."""
+def parse_parameters(data: bytes) -> TeslaParameters:
+    """Parse the TESLA parameters of the server's announcement.
+
+    Raises:
+        ValueError: the bytes have another format, or impossible values.
+    """
     if len(data) != PARAMETER_BYTES:
         raise ValueError(f"TESLA: parameters of {len(data)} bytes")
     start_ns, interval_ns, intervals, delay = _PARAMETERS.unpack_from(data)
-    return Parameters(start_ns, interval_ns, intervals, delay, data[_PARAMETERS.size:])
+    return TeslaParameters(start_ns, interval_ns, intervals, delay, data[_PARAMETERS.size:])
 
 
 def derive_mac_key(key: bytes) -> bytes:
-    """Return the key of an interval's MACs (F' of RFC 4082)."""
+    """Derive the MAC key of an interval from its chain key (F' of RFC 4082)."""
     return hmac.digest(key, b"authenticast/1 tesla mac", "sha256")
 
 
 def make_key_chain(crypto: Crypto, last: bytes, intervals: int) -> list[bytes]:
-    """Return the keys K(0) to K(intervals), computed from the last key."""
+    """Compute the keys K(0) to K(intervals) of a one-way chain from its last key."""
     keys = [last]
     for _ in range(intervals):
-        keys.append(crypto.compute_digest(_CHAIN + keys[-1]))
+        keys.append(crypto.compute_digest(_CHAIN_LABEL + keys[-1]))
     return keys[::-1]
 
 
 class TeslaSealer:
-    """A sealer that adds a MAC under the interval's key to each packet.
+    """A sender that adds to each packet a MAC under the key of the current interval.
 
-    It continues to disclose keys until all keys that it used are disclosed.
+    It continues to disclose keys until all used keys are disclosed.
     """
 
-    def __init__(self, crypto: Crypto, session: bytes, parameters: Parameters,
+    def __init__(self, crypto: Crypto, session: bytes, parameters: TeslaParameters,
                  keys: list[bytes]) -> None:
         self._crypto = crypto
         self._context = signing_context("data", session)
@@ -114,16 +119,17 @@ class TeslaSealer:
         self._keys = keys
         self._used = 0
         self._disclosed = 0
-        self._last: Data | None = None
+        self._last: StreamPacket | None = None
 
     def remaining_intervals(self, now_ns: int) -> int:
-        """Return the number of intervals left in the chain."""
+        """Return how many intervals the key chain still covers."""
         return self._parameters.intervals - self._parameters.interval_at(now_ns)
 
-    def seal_packet(self, packet: Data, now_ns: int) -> list[bytes]:
-        """Return the packet with its interval, a disclosed key and its MAC.
+    def seal_packet(self, packet: StreamPacket, now_ns: int) -> list[bytes]:
+        """Return the packet with its interval, an older key that is now disclosed, and its MAC.
 
-        Raises ValueError when the chain has no key left.
+        Raises:
+            ValueError: the chain has no key left.
         """
         interval = max(1, self._parameters.interval_at(now_ns))
         if interval > self._parameters.intervals:
@@ -137,7 +143,7 @@ class TeslaSealer:
         return [replace(packet, authenticator=head + tag).encode()]
 
     def close_group(self, now_ns: int) -> list[bytes]:
-        """Return no datagrams, because no packet is held. Keys follow from `tick`."""
+        """Return no datagrams, because the sender holds no packets. Keys follow from `tick`."""
         return []
 
     def tick(self, now_ns: int) -> list[bytes]:
@@ -147,26 +153,23 @@ class TeslaSealer:
             return []
         newest = min(self._used, self._parameters.interval_at(now_ns) - self._parameters.delay)
         self._disclosed = newest
-        return [Disclose(self._last.stream, self._last.epoch, newest,
-                         self._keys[newest]).encode()]
+        return [KeyDisclosure(self._last.stream, self._last.epoch, newest,
+                              self._keys[newest]).encode()]
 
     def deadline_ns(self) -> int | None:
-        """Return the time at which the next key is due.
-
-        None if all keys that were used are disclosed.
-        """
+        """Return the time (ns) at which the next key is due, or None if all are disclosed."""
         if self._used <= self._disclosed:
             return None
         return self._parameters.disclosed_ns(self._disclosed + 1)
 
 
 class TeslaOpener:
-    """An opener that holds packets until their key is disclosed.
+    """A receiver that holds packets until the key of their MAC is disclosed.
 
-    It rejects packets that arrived too late: their key could already have been disclosed.
+    It rejects packets that arrived so late that their key could already have been public.
     """
 
-    def __init__(self, crypto: Crypto, session: bytes, parameters: Parameters,
+    def __init__(self, crypto: Crypto, session: bytes, parameters: TeslaParameters,
                  ahead_ns: int, synchronised_ns: int) -> None:
         self._crypto = crypto
         self._context = signing_context("data", session)
@@ -175,60 +178,61 @@ class TeslaOpener:
         self._ahead_ns = ahead_ns
         self._synchronised_ns = synchronised_ns
         self._known = (0, parameters.commitment)
-        self._held: dict[int, list[Data]] = {}
+        self._held: dict[int, list[StreamPacket]] = {}
 
     @property
     def waiting(self) -> int:
         """Return the number of packets that are held."""
         return sum(map(len, self._held.values()))
 
-    def open_packet(self, packet: Data, now_ns: int) -> list[Verdict]:
-        """Return verdicts on packets whose key this packet carries.
+    def open_packet(self, packet: StreamPacket, now_ns: int) -> list[PacketVerdict]:
+        """Hold a packet, and verify earlier packets with the key that it discloses.
 
-        Also returns a verdict on the packet itself if it is late, malformed or shed.
+        A packet that is late, malformed or to be dropped gets its result at once.
         """
         if len(packet.authenticator) != _INTERVAL.size + TESLA_KEY_BYTES + TAG_BYTES:
-            return [(packet, Fate.FAILED)]
+            return [(packet, PacketFate.FAILED)]
         interval, = _INTERVAL.unpack_from(packet.authenticator)
         key = packet.authenticator[_INTERVAL.size:_INTERVAL.size + TESLA_KEY_BYTES]
         verdicts = self._learn_key(interval - self._parameters.delay, key, now_ns)
         if not 1 <= interval <= self._parameters.intervals:
-            return [*verdicts, (packet, Fate.FAILED)]
+            return [*verdicts, (packet, PacketFate.FAILED)]
         if self._latest_interval(now_ns) >= interval + self._parameters.delay:
-            return [*verdicts, (packet, Fate.LATE)]
+            return [*verdicts, (packet, PacketFate.LATE)]
         if interval <= self._known[0]:
             # The key was disclosed earlier than the parameters permit, so the server's clock does
             # not agree with them.
-            return [*verdicts, (packet, Fate.LATE)]
+            return [*verdicts, (packet, PacketFate.LATE)]
         if self.waiting >= _MAX_WAITING:
-            return [*verdicts, (packet, Fate.SHED)]
+            return [*verdicts, (packet, PacketFate.SHED)]
         self._held.setdefault(interval, []).append(packet)
         return verdicts
 
-    def process_disclosure(self, disclosed: Disclose, now_ns: int) -> list[Verdict]:
-        """Learn a key from its own packet and return the verdicts that follow."""
+    def process_disclosure(self, disclosed: KeyDisclosure, now_ns: int) -> list[PacketVerdict]:
+        """Verify held packets with a key that came in a packet of its own."""
         return self._learn_key(disclosed.interval, disclosed.key, now_ns)
 
-    def tick(self, now_ns: int) -> list[Verdict]:
-        """Return no verdicts: a later key also gives all earlier keys."""
+    def tick(self, now_ns: int) -> list[PacketVerdict]:
+        """Return no results: even if a key is lost, every later key gives the earlier ones."""
         return []
 
     def deadline_ns(self) -> int | None:
-        """Return None, because `tick` is never due."""
+        """Return None, because `tick` is never needed."""
         return None
 
-    def give_up(self) -> list[Verdict]:
+    def give_up(self) -> list[PacketVerdict]:
         """Give up all held packets, because the stream is over."""
         held = [packet for packets in self._held.values() for packet in packets]
         self._held.clear()
-        return [(packet, Fate.LATE) for packet in held]
+        return [(packet, PacketFate.LATE) for packet in held]
 
     def _latest_interval(self, now_ns: int) -> int:
-        """Return the latest interval that the server can have reached."""
+        """Return the latest interval that the server's clock can have reached."""
         drift_ns = int(DRIFT * max(0, now_ns - self._synchronised_ns)) + 1
         return self._parameters.interval_at(now_ns + self._ahead_ns + drift_ns)
 
-    def _learn_key(self, interval: int, key: bytes, now_ns: int) -> list[Verdict]:
+    def _learn_key(self, interval: int, key: bytes, now_ns: int) -> list[PacketVerdict]:
+        """Check a disclosed key against the key chain, and verify the packets that it covers."""
         known, known_key = self._known
         # A key of a future interval cannot be disclosed. Without this bound, a forged interval
         # number would cost many hashes.
@@ -237,7 +241,7 @@ class TeslaOpener:
             return []
         keys = [key]
         for _ in range(interval - known):
-            keys.append(self._crypto.compute_digest(_CHAIN + keys[-1]))
+            keys.append(self._crypto.compute_digest(_CHAIN_LABEL + keys[-1]))
         if not hmac.compare_digest(keys[-1], known_key):
             return []
         self._known = (interval, key)
@@ -246,9 +250,9 @@ class TeslaOpener:
                 for held in sorted(self._held) if held <= interval
                 for packet in self._held.pop(held)]
 
-    def _judge_packet(self, packet: Data, key: bytes) -> Fate:
+    def _judge_packet(self, packet: StreamPacket, key: bytes) -> PacketFate:
         interval, tag = packet.authenticator[:_INTERVAL.size], packet.authenticator[-TAG_BYTES:]
         is_right = self._crypto.is_valid_mac(derive_mac_key(key), self._context
                                              + packet.signed_bytes() + interval,
                                              tag)
-        return Fate.VERIFIED if is_right else Fate.FAILED
+        return PacketFate.VERIFIED if is_right else PacketFate.FAILED

@@ -1,8 +1,10 @@
-"""Tree chaining (Wong and Lam, 1998): one signature over a hash tree.
+"""Authenticate a stream by one signature over a hash tree of several packets.
 
-Each packet carries its path to the root, so it can be verified alone. A loss affects no other
-packet. The first packet of a tree costs the receiver a signature verification, the others cost only
-hashes. The sender holds packets until a tree is full.
+This is tree chaining (Wong and Lam, 1998), a scheme of Authenticast, a protocol for signed streams.
+`TreeSealer` holds packets at the sender until a tree is full, and signs its root. Each packet
+carries its path to the root, so `TreeOpener` at the receiver can verify it alone. A lost packet
+affects no other packet. The first packet of a tree costs the receiver a signature verification, the
+others cost only hashes.
 """
 
 from __future__ import annotations
@@ -11,9 +13,14 @@ import struct
 from dataclasses import replace
 
 from protocols.authenticast.crypto import HASH_BYTES, Crypto
-from protocols.authenticast.effects import Fate
-from protocols.authenticast.packets import Data
-from protocols.authenticast.schemes.base import NeverWaits, Signer, Verdict, Verifier
+from protocols.authenticast.effects import PacketFate
+from protocols.authenticast.packets import StreamPacket
+from protocols.authenticast.schemes.base import (
+    ImmediateOpener,
+    PacketSigner,
+    PacketVerdict,
+    PacketVerifier,
+)
 from protocols.authenticast.wire import encode_block
 
 _ROOT = struct.Struct("!IIQH")
@@ -22,7 +29,7 @@ _MAX_ROOTS = 256
 
 
 def build_tree(crypto: Crypto, leaves: list[bytes]) -> list[list[bytes]]:
-    """Return the tree's levels, from the leaves' hashes to the root.
+    """Compute the rows of a hash tree, from the hashes of the packets to the root.
 
     A node without a partner moves up unchanged.
     """
@@ -36,7 +43,7 @@ def build_tree(crypto: Crypto, leaves: list[bytes]) -> list[list[bytes]]:
 
 
 def authentication_path(tree: list[list[bytes]], position: int) -> bytes:
-    """Return the partner hashes on the way from a leaf to the root."""
+    """Return the hashes that a packet needs to compute the root: its partners on each row."""
     partners = b""
     for nodes in tree[:-1]:
         partner = position ^ 1
@@ -47,9 +54,16 @@ def authentication_path(tree: list[list[bytes]], position: int) -> bytes:
 
 def compute_root(crypto: Crypto, leaf: bytes, position_and_size: tuple[int, int],
                  partners: bytes) -> bytes | None:
-    """Return the root above a leaf, or None if the path has the wrong length.
+    """Compute the root of a hash tree from one packet's hash and its path.
 
-    `position_and_size` is the leaf's position and the number of leaves.
+    Args:
+        crypto: the hash function.
+        leaf: hash of the packet.
+        position_and_size: position of the packet, and number of packets in the tree.
+        partners: the hashes on the path, joined.
+
+    Returns:
+        The root, or None if the path has the wrong length.
     """
     position, size = position_and_size
     node, used = leaf, 0
@@ -66,39 +80,39 @@ def compute_root(crypto: Crypto, leaf: bytes, position_and_size: tuple[int, int]
 
 
 def leaf_hash(crypto: Crypto, signed: bytes) -> bytes:
-    """Return the leaf hash of a packet's authenticated bytes."""
+    """Return the hash of a packet as a leaf of the tree."""
     return crypto.compute_digest(_LEAF + signed)
 
 
-def signed_statement(packet: Data, root: bytes) -> bytes:
-    """Return the bytes that the signature of a tree covers."""
+def signed_statement(packet: StreamPacket, root: bytes) -> bytes:
+    """Return the bytes that a tree's signature covers: root, size and place in the stream."""
     return _ROOT.pack(packet.stream, packet.epoch, packet.first, packet.bundle) + root
 
 
 class TreeSealer:
-    """A sealer that holds packets until there are `size`, or for at most `hold_ns`."""
+    """A sender that holds packets until a tree of `size` is full, but at most for `hold_ns`."""
 
-    def __init__(self, signer: Signer, size: int, hold_ns: int) -> None:
+    def __init__(self, signer: PacketSigner, size: int, hold_ns: int) -> None:
         self._signer = signer
         self._size = size
         self._hold_ns = hold_ns
-        self._open: list[Data] = []
+        self._open: list[StreamPacket] = []
         self._since_ns = 0
 
     @property
     def held_count(self) -> int:
-        """Return the number of packets that wait for their tree."""
+        """Return the number of packets that wait until their tree is full."""
         return len(self._open)
 
-    def seal_packet(self, packet: Data, now_ns: int) -> list[bytes]:
-        """Hold the packet, and return the packets of its tree if the tree is full."""
+    def seal_packet(self, packet: StreamPacket, now_ns: int) -> list[bytes]:
+        """Hold the packet, and return all packets of its tree once the tree is full."""
         if not self._open:
             self._since_ns = now_ns
         self._open.append(packet)
         return self.close_group(now_ns) if len(self._open) == self._size else []
 
     def close_group(self, now_ns: int) -> list[bytes]:
-        """Return the packets held so far, sealed as one tree."""
+        """Sign the packets held so far as one tree, and return them."""
         size, crypto = len(self._open), self._signer.crypto
         if not size:
             return []
@@ -113,29 +127,30 @@ class TreeSealer:
                 in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[bytes]:
-        """Return the packets of a tree whose first packet has waited for `hold_ns`."""
+        """Return the packets of an incomplete tree if the first one has waited for `hold_ns`."""
         due_ns = self.deadline_ns()
         return self.close_group(now_ns) if due_ns is not None and due_ns <= now_ns else []
 
     def deadline_ns(self) -> int | None:
-        """Return the time at which the open tree is due, or None."""
+        """Return the time (ns) at which the incomplete tree must be sent, or None."""
         return self._since_ns + self._hold_ns if self._open else None
 
 
-class TreeOpener(NeverWaits):
-    """An opener that verifies each packet by its path to a signed root."""
+class TreeOpener(ImmediateOpener):
+    """A receiver that verifies each packet by its path to a signed root."""
 
     waiting = 0
 
-    def __init__(self, verifier: Verifier) -> None:
+    def __init__(self, verifier: PacketVerifier) -> None:
         self._verifier = verifier
         self._roots: dict[bytes, None] = {}
 
-    def open_packet(self, packet: Data, now_ns: int) -> list[Verdict]:
-        """Return the verdict on the packet at once."""
-        return [(packet, Fate.VERIFIED if self._is_authentic(packet) else Fate.FAILED)]
+    def open_packet(self, packet: StreamPacket, now_ns: int) -> list[PacketVerdict]:
+        """Verify a packet at once, and return the result."""
+        return [(packet, PacketFate.VERIFIED if self._is_authentic(packet) else PacketFate.FAILED)]
 
-    def _is_authentic(self, packet: Data) -> bool:
+    def _is_authentic(self, packet: StreamPacket) -> bool:
+        """Return whether a packet's path leads to a root of its tree that the server signed."""
         length = int.from_bytes(packet.authenticator[:2], "big")
         signature = packet.authenticator[2:2 + length]
         crypto = self._verifier.crypto

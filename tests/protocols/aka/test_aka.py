@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from protocols.aka import keys, milenage, packets
-from protocols.aka.hss import Subscriber, SubscriberServer
+from protocols.aka import eap_aka, milenage
 from protocols.aka.milenage import MilenageKey
-from protocols.aka.usim import CardAccepts, CardResynchronises, Usim, answer_to_supplicant
+from protocols.aka.program import Subscriber, SubscriberServer
+from protocols.aka.usim import Usim, UsimResponse, UsimResynchronisation, answer_to_supplicant
 
 _IMSI = "001010123456789"
 #: 3GPP TS 35.207, test set 1.
@@ -35,19 +35,19 @@ def test_published_vectors_of_milenage() -> None:
 
 def test_published_vector_of_the_generator() -> None:
     """NIST's example for FIPS 186-2 with change notice 1."""
-    made = keys.generate_bytes(bytes.fromhex("bd029bbe7f51960bcf9edb2b61f06f0feb5a38b6"), 40)
+    made = eap_aka.generate_bytes(bytes.fromhex("bd029bbe7f51960bcf9edb2b61f06f0feb5a38b6"), 40)
     assert made.hex() == ("2070b3223dba372fde1c0ffc7b2e3b498b260614"
                           "3c6c18bacb0f6c55babb13788e20d737a3275116")
 
 
 def test_published_vector_of_aka_prime() -> None:
     """RFC 9048, appendix C, case 1: keys bound to the network WLAN, and what is derived of them."""
-    ik, ck = keys.bind_keys(bytes.fromhex("9744871ad32bf9bbd1dd5ce54e3e2e5a"),
-                            bytes.fromhex("5349fbe098649f948f5d2e973a81c00f"), "WLAN",
-                            bytes.fromhex("bb52e91c747a"))
+    ik, ck = eap_aka.bind_keys(bytes.fromhex("9744871ad32bf9bbd1dd5ce54e3e2e5a"),
+                               bytes.fromhex("5349fbe098649f948f5d2e973a81c00f"), "WLAN",
+                               bytes.fromhex("bb52e91c747a"))
     assert (ck.hex(), ik.hex()) == ("0093962d0dd84aa5684b045c9edffa04",
                                     "ccfc230ca74fcc96c0a5d61164f5a76c")
-    derived = keys.derive_prime_keys("0555444333222111", ik, ck)
+    derived = eap_aka.derive_prime_keys("0555444333222111", ik, ck)
     assert derived.authentication.hex() == ("0842ea722ff6835bfa2032499fc3ec23"
                                             "c2f0e388b4f07543ffc677f1696d71ea")
     assert derived.msk.hex() == ("67c42d9aa56c1b79e295e3459fc3d187d42be0bf818d3070e362c5e967a4d544"
@@ -80,7 +80,7 @@ def test_a_card_takes_what_its_server_made() -> None:
     server, card = _server(), Usim(_SHARED)
     for _ in range(3):
         rand, autn, ik, ck, res = _vector(server)
-        assert card.answer_challenge(rand, autn) == CardAccepts(res, ck, ik)
+        assert card.answer_challenge(rand, autn) == UsimResponse(res, ck, ik)
 
 
 def test_a_used_vector_is_refused_and_the_server_goes_on_from_the_cards_number() -> None:
@@ -88,11 +88,11 @@ def test_a_used_vector_is_refused_and_the_server_goes_on_from_the_cards_number()
     server, card = _server(), Usim(_SHARED, sqn=100_000)
     rand, autn, *_ = _vector(server)
     said = card.answer_challenge(rand, autn)
-    assert isinstance(said, CardResynchronises)
+    assert isinstance(said, UsimResynchronisation)
     assert server.answer_message(f"AKA-AUTS {_IMSI} {said.auts.hex()} {rand.hex()}") is None
     rand, autn, *_ = _vector(server)
-    assert isinstance(card.answer_challenge(rand, autn), CardAccepts)
-    assert isinstance(card.answer_challenge(rand, autn), CardResynchronises)
+    assert isinstance(card.answer_challenge(rand, autn), UsimResponse)
+    assert isinstance(card.answer_challenge(rand, autn), UsimResynchronisation)
 
 
 def test_a_resynchronisation_that_is_not_the_cards_is_ignored() -> None:
@@ -100,7 +100,7 @@ def test_a_resynchronisation_that_is_not_the_cards_is_ignored() -> None:
     server, card = _server(), Usim(_SHARED)
     server.answer_message(f"AKA-AUTS {_IMSI} {'ff' * 14} {_RAND.hex()}")
     rand, autn, *_ = _vector(server)
-    assert isinstance(card.answer_challenge(rand, autn), CardAccepts)
+    assert isinstance(card.answer_challenge(rand, autn), UsimResponse)
 
 
 def test_a_card_of_another_key_refuses_the_network() -> None:
@@ -131,11 +131,11 @@ def test_a_packet_is_read() -> None:
     """Subtype, attributes and the packet without its MAC; nothing of what is cut short."""
     body = (bytes((1, 5, 0, 0)) + _RAND + bytes((2, 5, 0, 0)) + bytes(range(16))
             + bytes((11, 5, 0, 0)) + b"m" * 16)
-    eap = bytes((1, 7, 0, 8 + len(body), packets.EAP_AKA, packets.CHALLENGE, 0, 0)) + body
-    packet = packets.parse_packet(eap)
+    eap = bytes((1, 7, 0, 8 + len(body), eap_aka.EAP_AKA, eap_aka.CHALLENGE, 0, 0)) + body
+    packet = eap_aka.parse_aka_packet(eap)
     assert packet is not None
     assert (packet.subtype, packet.rand, packet.autn) == (1, _RAND, bytes(range(16)))
     assert packet.mac == b"m" * 16
     assert packet.unsigned == eap[:-16] + bytes(16)
-    assert packets.parse_packet(eap[:-3]) is None
-    assert packets.parse_packet(bytes((1, 7, 0, 8, 13, 0, 0, 0))) is None
+    assert eap_aka.parse_aka_packet(eap[:-3]) is None
+    assert eap_aka.parse_aka_packet(bytes((1, 7, 0, 8, 13, 0, 0, 0))) is None

@@ -1,8 +1,13 @@
-"""Client program, `python3 -m protocols.authenticast receive CONFIG.json`.
+"""Run the client of Authenticast: receive a stream of signed packets over UDP.
 
-The program has one thread and blocks on purpose. While the processor verifies, packets wait in the
-kernel's receive buffer, and are lost there when it is full. Control messages have their own socket,
-which is read first.
+The command is `python3 -m protocols.authenticast receive CONFIG.json`. It writes events as JSON
+lines. The configuration may state how long each operation takes on a slow computer, such as one of
+1998. After each datagram, the program then waits until that computer would have processed it
+(`processor.Processor`).
+
+The program has one thread and blocks on purpose. While it verifies signatures, packets wait in the
+kernel's receive buffer, and are lost there when the buffer is full. Control messages have their own
+socket, which is read first.
 """
 
 from __future__ import annotations
@@ -14,15 +19,20 @@ from typing import Any, TextIO
 from protocols.authenticast.client import Client
 from protocols.authenticast.config import ClientConfig, load_client, take_request
 from protocols.authenticast.crypto import Crypto
-from protocols.authenticast.effects import Deliver, Effect, Lose, Note, Send
-from protocols.authenticast.loop import Loop, random_bytes
-from protocols.authenticast.port import Port
+from protocols.authenticast.effects import (
+    DeliverPacket,
+    DropPacket,
+    Effect,
+    ProgramEvent,
+    SendDatagram,
+)
+from protocols.authenticast.loop import Loop, UdpPort, random_bytes
 from protocols.authenticast.processor import Processor
 from protocols.fields import ConfigError, Fields, one_of
 
 
-class Receiving:
-    """The client program: connects sockets, processor and commands to the client's logic."""
+class ClientProgram:
+    """The client program: it connects sockets, commands and the processor's model to a `Client`."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
@@ -31,19 +41,16 @@ class Receiving:
                                     self._clock.now_ns())
         self._crypto = Crypto(self._processor.charge, config.device.charged_as)
         self._client = Client(config.policy, self._crypto, random_bytes(config.seed))
-        self._control = Port(self._clock, config.address, config.port)
-        self._data = Port(self._clock, config.address, config.policy.data_port,
-                          config.receive_buffer_bytes)
+        self._control = UdpPort(self._clock, config.address, config.port)
+        self._data = UdpPort(self._clock, config.address, config.policy.data_port,
+                             config.receive_buffer_bytes)
         self._series: TextIO | None = None
         #: The server's signature algorithms, the last one requested first.
         self._signs = tuple(config.policy.server_keys)
         self._loop = Loop(self._clock, self._run_command)
 
     def run(self) -> None:
-        """Run until the stream ends or the program is stopped.
-
-        A signal, the command `stop` and the end of standard input stop it.
-        """
+        """Run until the stream ends, or until a signal, `stop` or the end of standard input."""
         if self._config.series is not None:
             self._series = self._config.series.open("w")
             self._series.write("stream,sequence,sent_ns,settled_ns,fate,crc32\n")
@@ -63,7 +70,7 @@ class Receiving:
             if self._series is not None:
                 self._series.close()
 
-    def _process_ready(self, ready: set[Port]) -> None:
+    def _process_ready(self, ready: set[UdpPort]) -> None:
         if self._control in ready:
             self._read_messages()
         elif self._data in ready:
@@ -95,9 +102,10 @@ class Receiving:
         self._perform_effects(effects, done_ns)
 
     def _run_charged_work(self, started_ns: int) -> int:
-        """Wait until the processor has done the charged operations.
+        """Wait for the time that the operations of a datagram take on the modelled processor.
 
-        Returns the time at which they end.
+        Returns:
+            The time (ns) at which the operations end.
         """
         done_ns = self._processor.settle_charges(started_ns)
         self._clock.wait_until(done_ns)
@@ -106,17 +114,17 @@ class Receiving:
     def _perform_effects(self, effects: list[Effect], at_ns: int | None = None) -> None:
         at_ns = self._clock.now_ns() if at_ns is None else at_ns
         for effect in effects:
-            if isinstance(effect, Send):
+            if isinstance(effect, SendDatagram):
                 self._control.send(effect.payload, self._config.server)
-            elif isinstance(effect, Note):
+            elif isinstance(effect, ProgramEvent):
                 self._loop.write_event(effect.event, at_ns, **effect.fields)
             elif self._series is not None:
                 self._write_row(effect, at_ns, self._series)
 
     @staticmethod
-    def _write_row(effect: Deliver | Lose, at_ns: int, series: TextIO) -> None:
+    def _write_row(effect: DeliverPacket | DropPacket, at_ns: int, series: TextIO) -> None:
         sent_ns, crc32 = "", ""
-        if isinstance(effect, Deliver):
+        if isinstance(effect, DeliverPacket):
             sent_ns, fate = str(effect.sent_ns), "verified" if effect.verified else "unverified"
             crc32 = f"{zlib.crc32(effect.payload):08x}"
         else:
@@ -142,5 +150,10 @@ class Receiving:
 
 
 def run(path: Path) -> None:
-    """Run the client program. Raises ConfigError, OSError."""
-    Receiving(load_client(path)).run()
+    """Run the client program with a configuration file.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+        OSError: the system refuses a socket or a file.
+    """
+    ClientProgram(load_client(path)).run()

@@ -1,4 +1,10 @@
-"""Server program, `python3 -m protocols.authenticast serve CONFIG.json`."""
+"""Run the server of Authenticast: send streams of signed packets over UDP.
+
+The command is `python3 -m protocols.authenticast serve CONFIG.json`. It writes events as JSON
+lines. The configuration names the source of the packets, and may state how long each operation
+takes on a slow computer. Packets are then sent when such a computer would have signed them
+(`processor.Processor`).
+"""
 
 from __future__ import annotations
 
@@ -11,28 +17,27 @@ from typing import Any
 
 from protocols.authenticast.config import ServerConfig, load_server
 from protocols.authenticast.crypto import Crypto
-from protocols.authenticast.effects import Effect, Note, Send
-from protocols.authenticast.loop import Loop, random_bytes
-from protocols.authenticast.port import Port
+from protocols.authenticast.effects import Effect, ProgramEvent, SendDatagram
+from protocols.authenticast.loop import Loop, UdpPort, random_bytes
+from protocols.authenticast.packets import SourcePacket
 from protocols.authenticast.processor import Processor
 from protocols.authenticast.server import Server
-from protocols.authenticast.source import Item
 
 # Number of datagrams read before the streams are served again.
-_AT_ONCE = 64
+_MAX_BATCH = 64
 
 
 @dataclass
-class _Feed:
+class _PacketFeed:
     """The packets still to send to a client, and the due time of the next one."""
 
-    items: Iterator[Item]
-    item: Item | None
+    items: Iterator[SourcePacket]
+    item: SourcePacket | None
     due_ns: int
 
 
-class Serving:
-    """The server program: connects socket, sources and processors to the server's logic."""
+class ServerProgram:
+    """The server program: it connects socket, packet sources and processor model to a `Server`."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
@@ -42,8 +47,8 @@ class Serving:
         self._server = Server(config.policy, Crypto(self._processor.charge,
                                                     config.device.charged_as),
                               random_bytes(config.seed), config.controller)
-        self._port = Port(self._clock, config.address, config.port)
-        self._feeds: dict[str, _Feed] = {}
+        self._port = UdpPort(self._clock, config.address, config.port)
+        self._feeds: dict[str, _PacketFeed] = {}
         self._later: list[tuple[int, int, list[Effect]]] = []
         self._order = itertools.count()
         self._started = False
@@ -52,10 +57,7 @@ class Serving:
         self._loop = Loop(self._clock, self._run_command)
 
     def run(self) -> None:
-        """Run until the program is stopped.
-
-        A signal, the command `stop` and the end of standard input stop it.
-        """
+        """Run until a signal, the command `stop` or the end of standard input."""
         with self._loop as loop, self._port:
             loop.add_port(self._port)
             loop.write_event("ready", address=self._config.address, port=self._port.number)
@@ -86,7 +88,7 @@ class Serving:
         return min((time for time in times if time is not None), default=None)
 
     def _read_datagrams(self) -> None:
-        arrivals = itertools.islice(iter(self._port.receive, None), _AT_ONCE)
+        arrivals = itertools.islice(iter(self._port.receive, None), _MAX_BATCH)
         # The kernel may return datagrams that arrived at once in any order. Sorting makes runs
         # repeatable.
         for arrival in sorted(arrivals, key=lambda arrival: (arrival.arrived_ns, arrival.source)):
@@ -95,7 +97,7 @@ class Serving:
                                    self._clock.now_ns())
 
     def _schedule_effects(self, effects: list[Effect], started_ns: int) -> None:
-        """Schedule effects for the time at which the processor has done their operations."""
+        """Schedule datagrams for the time at which the modelled processor has signed them."""
         due_ns = self._processor.settle_charges(started_ns)
         heapq.heappush(self._later, (due_ns, next(self._order), effects))
 
@@ -106,17 +108,17 @@ class Serving:
 
     def _perform_effects(self, effects: list[Effect], at_ns: int | None = None) -> None:
         for effect in effects:
-            if isinstance(effect, Send) and isinstance(effect.to, tuple):
+            if isinstance(effect, SendDatagram) and isinstance(effect.to, tuple):
                 self._port.send(effect.payload, effect.to)
-            elif isinstance(effect, Note):
+            elif isinstance(effect, ProgramEvent):
                 self._loop.write_event(effect.event, at_ns, **effect.fields)
 
     # --- streams -----------------------------------------------------------------------------
 
     def _feed_streams(self) -> None:
-        """Offer the due packets of each source to the server.
+        """Pass the packets that are due from each source to the server.
 
-        A source waits while the client's queue is full, because signing is too slow.
+        A source waits while its client's queue is full, because signing is too slow.
         """
         clients = self._server.clients
         self._started = self._started or len(clients) >= self._config.start_with
@@ -126,13 +128,13 @@ class Serving:
         for name in clients:
             if name not in self._feeds:
                 items = self._config.source.items()
-                self._feeds[name] = _Feed(items, next(items, None), now_ns)
+                self._feeds[name] = _PacketFeed(items, next(items, None), now_ns)
         for name in self._feeds.keys() - set(clients):
             del self._feeds[name]
         for name, feed in self._feeds.items():
             self._offer_packets(name, feed)
 
-    def _offer_packets(self, name: str, feed: _Feed) -> None:
+    def _offer_packets(self, name: str, feed: _PacketFeed) -> None:
         while feed.item is not None and feed.due_ns <= self._clock.now_ns() and (
                 self._server.has_room(name)):
             item = feed.item
@@ -145,9 +147,10 @@ class Serving:
                 feed.due_ns = self._clock.now_ns() + 1
 
     def _seal_waiting(self, since_ns: int) -> None:
-        """Seal waiting packets while a processor is free.
+        """Sign waiting packets while a modelled processor is free.
 
-        `since_ns` is the earliest time at which their operations can start.
+        Args:
+            since_ns: earliest time (ns) at which the work can start.
         """
         while self._server.has_work() and self._processor.free_ns() <= self._clock.now_ns():
             started_ns = self._clock.resume_ns(since_ns, self._processor.free_ns())
@@ -161,5 +164,10 @@ class Serving:
 
 
 def run(path: Path) -> None:
-    """Run the server program. Raises ConfigError, OSError."""
-    Serving(load_server(path)).run()
+    """Run the server program with a configuration file.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+        OSError: the system refuses a socket or a file.
+    """
+    ServerProgram(load_server(path)).run()
