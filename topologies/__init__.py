@@ -1,1 +1,1 @@
-"""The emulated network as data, and code that builds it."""
+"""Emulated networks: their description as data, and the code that builds them on Mininet."""

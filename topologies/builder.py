@@ -1,7 +1,9 @@
-"""Build a network on Mininet's API, from namespaces and radios to addresses and routes.
+"""Build and run an emulated network with Mininet, from namespaces and radios to routes.
 
-Plain Mininet or Mininet-WiFi creates nodes and radios (topologies.builders). Everything else is
-the same for both, and is done here.
+`Testbed` takes a description of the network (`topologies.model`). It creates the network, and runs
+commands and daemons on its nodes until it is closed. A `NodeBuilder` creates nodes and radios:
+plain Mininet or Mininet-WiFi (`topologies.builders`). Wires, addresses, the emulated radio channels
+and MACsec are configured here for both.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from typing import Protocol
 from mininet.net import Mininet
 from mininet.node import Node as MininetNode
 
-from topologies import builders, model, wires
-from topologies.copies import Copies
+from topologies import builders, hwsim, model, queueing_disciplines
+from topologies.fork_server import TcpdumpForks
 from topologies.interfaces import Interfaces, Route, WireEnd, enter_namespace, set_sysctls
-from topologies.medium import Air, Transmitters
+from topologies.medium import Channel, Transmitters
 
 # mnexec closes every descriptor that a process may have, so a low limit makes starts fast.
 _OPEN_FILES = 256
@@ -35,8 +37,11 @@ _SYSCTLS = (
     "net.ipv4.tcp_notsent_lowat=16384")
 
 
-class Maker(Protocol):
-    """A creator of a network's nodes and radios, which exist as long as it does."""
+class NodeBuilder(Protocol):
+    """A creator of a network's nodes and radios, by plain Mininet or Mininet-WiFi.
+
+    They exist as long as the builder does.
+    """
 
     net: Mininet
 
@@ -51,17 +56,19 @@ class Maker(Protocol):
 
 
 class Testbed:
-    """A running network.
+    """A running emulated network, on whose nodes commands can be run.
 
-    A context manager: leaving it removes everything that it created.
+    A context manager: leaving it removes everything that it created. `cipher_bytes` are the bytes
+    that the link's cipher adds to a frame. `seed` is that of random backoffs and losses.
     """
 
     def __init__(self, network: model.Network, medium: model.Medium | None,
                  cipher_bytes: int = 0, builder: str = builders.MININET, *,
-                 seed: int = 0, macsec: str = "") -> None:
+                 seed: int = 0, macsec: str = "", more_group_bytes: int = 0) -> None:
         self.network = network
         self.medium = medium
         self.cipher_bytes = cipher_bytes
+        self._more_group_bytes = more_group_bytes
         self.builder = builder
         self._seed = seed
         #: Protection by MACsec of the wires that support it (see `wires`); "" without MACsec.
@@ -74,11 +81,11 @@ class Testbed:
         #: Library that limits the delay of captures that arrive in blocks; "" if none do.
         self.for_captures = ""
         #: Server that forks captures from a started tcpdump; None if each tcpdump is started.
-        self.copies: Copies | None = None
+        self.copies: TcpdumpForks | None = None
         #: Library that makes iperf3 end a TCP stream when all data has arrived; "" if it ends
         #: earlier.
         self.for_streams = ""
-        self._airs: dict[int, Air] = {}
+        self._airs: dict[int, Channel] = {}
         self._luck = ""
         self._stack = ExitStack()
         self._net: Mininet | None = None
@@ -100,7 +107,9 @@ class Testbed:
         return self._net[name]
 
     def node_command(self, name: str, argv: Sequence[str], *, library: str = "") -> list[str]:
-        """Return the command line to run `argv` on a node, until this process dies.
+        """Return the command line that runs a program on a node.
+
+        It ends with this process.
 
         Args:
             name: The node.
@@ -112,18 +121,18 @@ class Testbed:
                 *(["env", f"LD_PRELOAD={library}"] if library else []), *argv]
 
     def tool_command(self, name: str, argv: Sequence[str]) -> list[str]:
-        """Return the command line of a qop tool on a node, until this process dies.
+        """Return the command line that runs a tool of qop on a node.
 
-        Start it with `tool_environment`. Then its work is not charged to the node, however slow
-        that is.
+        The tool ends when this process ends. Start it with `tool_environment`. Then its CPU time is
+        not charged to the node, even if the node has a slow device (processor model).
         """
         return ["setpriv", "--pdeathsig", "KILL", *self.plain_command(name, argv)]
 
     @property
     def tool_environment(self) -> dict[str, str] | None:
-        """Return the environment for tools, set before they enter a node.
+        """Return environment variables for qop's tools, so that their work is not charged to nodes.
 
-        None means that the environment is unchanged.
+        They are set before the tool enters a node. None means that the environment is unchanged.
         """
         library = self.for_tools
         return {**os.environ, "LD_PRELOAD": library, "QOP_WORK": "nobody"} if library else None
@@ -149,14 +158,14 @@ class Testbed:
         return done.stdout
 
     def plain_command(self, name: str, argv: Sequence[str]) -> list[str]:
-        """Return the command line to run `argv` on a node, even after this process dies.
+        """Return the command line that runs a program on a node, even after this process ends.
 
         Each program that is started takes time.
         """
         return ["mnexec", "-a", str(self.node(name).pid), *argv]
 
     def reseed_backoffs(self, what: str, repetition: int | None = None) -> None:
-        """Restart the random backoffs of every channel from a known seed.
+        """Restart the random backoffs on the emulated air from a known seed.
 
         Testbeds with the same seed, repetition and `what` draw the same backoffs. So results that
         are compared within a repetition, such as a stream under two policies, have the same random
@@ -172,9 +181,26 @@ class Testbed:
         for air in self._airs.values():
             air.reseed_backoffs(int.from_bytes(octets[:6], "big"))
 
+    def count_frames(self, name: str) -> dict[str, int]:
+        """Return a station's counters on the emulated air, over all channels.
+
+        The keys are the fields of `TransmissionCounters`. Stations must contend (DCF).
+        """
+        mac = self.network.nodes[name].radio_mac
+        counters = [air.read_counters(mac) for air in self._airs.values()]
+        return {field: sum(getattr(each, field) for each in counters)
+                for field in queueing_disciplines.TransmissionCounters._fields}
+
+    def disable_aggregation(self) -> None:
+        """Let stations send every frame alone on all channels, for a negative control."""
+        for air in self._airs.values():
+            air.disable_aggregation()
+
     def _build_network(self) -> None:
         _refuse_same_names(self.network)
-        maker = self._stack.enter_context(_choose_maker(self.builder, self.network))
+        if self._uses_5_ghz:
+            self._stack.enter_context(hwsim.permit_5_ghz())
+        maker = self._stack.enter_context(_choose_node_builder(self.builder, self.network))
         self._net = maker.net
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (
@@ -190,16 +216,22 @@ class Testbed:
         if self.medium is not None and self.network.has_radios:
             self._fill_air(self.medium)
 
+    @property
+    def _uses_5_ghz(self) -> bool:
+        """Return whether access points are tuned to the 5 GHz band."""
+        phy = self.medium.phy if self.medium else None
+        return self.network.has_radios and phy is not None and not phy.is_in_2_4_ghz
+
     def _fill_air(self, medium: model.Medium) -> None:
-        """Create one medium for each channel, shared by the access points on it."""
+        """Create the emulated air: one medium for each channel, used by its access points."""
         transmitters = Transmitters.from_network(self.network)
         radios: dict[int, list[str]] = {}
         for name in self.network.of_duty("access_point"):
             node = self.network.nodes[name]
             channel = node.channel or 0
             if channel not in radios:
-                self._airs[channel] = Air(self.node(name), channel, medium, self.cipher_bytes,
-                                          transmitters, self._seed)
+                self._airs[channel] = Channel(self.node(name), channel, medium, self.cipher_bytes,
+                                              transmitters, self._seed, self._more_group_bytes)
             radios.setdefault(channel, []).append(node.radio_interface)
         for channel, air in self._airs.items():
             air.attach_radios(radios[channel])
@@ -207,23 +239,25 @@ class Testbed:
     def _add_wire(self, link: model.Link, interfaces: Interfaces) -> None:
         (left, left_port), (right, right_port) = (end.split("/") for end in link.ends)
         is_protected = bool(self.macsec) and link in self.network.protectable
-        own = [wires.physical_name(port) if is_protected else port for port
+        own = [queueing_disciplines.physical_name(port) if is_protected else port for port
                in (left_port, right_port)]
         interfaces.add_wire(WireEnd(own[0], self.node(left).pid),
                             WireEnd(own[1], self.node(right).pid), link.mtu_bytes)
         for name, port in ((left, own[0]), (right, own[1])):
-            self._run_steps(name, wires.wire_commands(link, port))
+            self._run_steps(name, queueing_disciplines.wire_commands(link, port))
         if is_protected:
             for name, port in ((left, left_port), (right, right_port)):
                 self._add_macsec(name, port, link)
 
     def _add_macsec(self, name: str, port: str, link: model.Link) -> None:
         """Configure MACsec at one end of a wire."""
-        self._run_steps(name, wires.macsec_commands(port, link.mtu_bytes,
-                                                    encrypts=self.macsec == wires.ENCRYPTS))
+        encrypts = self.macsec == queueing_disciplines.ENCRYPTS
+        self._run_steps(name, queueing_disciplines.macsec_commands(port, link.mtu_bytes,
+                                                                   encrypts=encrypts))
         node = self.network.nodes[name]
         if node.has_duty(model.ACCESS_POINT):
-            self._run_steps(name, [wires.reserve_headroom_command(node.radio_interface)])
+            self._run_steps(name,
+                            [queueing_disciplines.reserve_headroom_command(node.radio_interface)])
 
     def _run_steps(self, name: str, steps: Sequence[str]) -> None:
         """Run commands on a node that print nothing unless they fail.
@@ -250,7 +284,7 @@ class Testbed:
                     if not interface.radio and port not in bridges \
                             and f"{name}/{port}" not in linked:
                         interfaces.add_dummy(port)
-                    if interface.address:
+                    if interface.address and not interface.dhcp:
                         interfaces.add_address(interface.address, port)
                     # Only the supplicant brings a radio's link up, but a station's routes need the
                     # interface up.
@@ -270,22 +304,26 @@ class Testbed:
             node.terminate()
 
 
-def _choose_maker(builder: str, network: model.Network) -> AbstractContextManager[Maker]:
-    """Return the creator of nodes and radios. The import is late, as Mininet-WiFi may be absent."""
+def _choose_node_builder(builder: str,
+                         network: model.Network) -> AbstractContextManager[NodeBuilder]:
+    """Return the creator of nodes and radios for a builder's name.
+
+    The import is late, as Mininet-WiFi may be absent.
+    """
     # Without radios, Mininet-WiFi would only do what Mininet does.
     if builder == builders.MININET_WIFI and network.has_radios:
         if lack := builders.unavailable_reason(builder):
             raise RuntimeError(f"builder {builder}: {lack}")
-        from topologies.on_mininet_wifi import OnMininetWifi
+        from topologies.mininet_wifi_nodes import MininetWifiNodes
 
-        return OnMininetWifi(network)
-    from topologies.on_mininet import OnMininet
+        return MininetWifiNodes(network)
+    from topologies.mininet_nodes import MininetNodes
 
-    return OnMininet(network)
+    return MininetNodes(network)
 
 
 def _refuse_same_names(network: model.Network) -> None:
-    """Raise RuntimeError for interfaces with the same name on two access points."""
+    """Raise RuntimeError if two access points have interfaces with the same name."""
     taken: dict[str, str] = {}
     for name in network.of_duty("access_point"):
         for port in network.nodes[name].interfaces:
@@ -296,8 +334,10 @@ def _refuse_same_names(network: model.Network) -> None:
 
 
 def _node_routes(node: model.Node) -> list[Route]:
-    """Return a node's routes beyond its own subnets, for the main table."""
+    """Return a node's routes to prefixes beyond its own subnets, for the main table."""
     routes = [Route(prefix, via=hop) for prefix, hop in node.routes.items()]
+    if node.uses_dhcp:
+        return []  # The DHCP client sets the route together with the address.
     if node.has_duty("station"):
         # Only the supplicant brings the link up, and all traffic goes through the agent.
         port, gateway = node.radio_interface, node.gateway or ""
@@ -309,7 +349,10 @@ def _node_routes(node: model.Node) -> list[Route]:
 
 
 def _add_own_routes(interfaces: Interfaces, access_point: model.Node) -> None:
-    """Route each access point's own packets by its own wire, as access points share a namespace."""
+    """Route each access point's own packets over its own wire.
+
+    All access points are in one namespace, so the main table can not do that.
+    """
     for port, interface in access_point.interfaces.items():
         if interface.address:
             own = ipaddress.IPv4Interface(interface.address)

@@ -1,7 +1,9 @@
-"""Names of the network builders, best first, and the reasons why one does not work here.
+"""Name the software that can build networks (Mininet, Mininet-WiFi), and test whether it works.
 
-`python -m topologies.builders` prints the reasons as JSON for the Python that runs it. Modules are
-imported late, so that the names are available where no network can be built.
+`NAMES` has the names of these builders in order of preference. `unavailable_reason` returns why a
+builder does not work under this Python. `python -m topologies.builders` prints the reasons as JSON
+for the Python that runs it. Modules are imported late, so that the names are available where no
+network can be built.
 """
 
 from __future__ import annotations
@@ -19,10 +21,7 @@ _MODULES = {MININET_WIFI: "mn_wifi.net", MININET: "mininet.net"}
 
 
 def unavailable_reason(name: str) -> str:
-    """Return why a builder does not work under this Python, in a few words.
-
-    The result is "" if it does.
-    """
+    """Return why a network builder does not work under this Python, "" if it works."""
     # Mininet-WiFi imports a plot library, which must not need a screen.
     os.environ.setdefault("MPLBACKEND", "Agg")
     try:
@@ -33,7 +32,7 @@ def unavailable_reason(name: str) -> str:
 
 
 def builder_versions(name: str) -> dict[str, str]:
-    """Return versions of a builder that no package states: Mininet-WiFi's version and revision.
+    """Return versions of a network builder that no package states: Mininet-WiFi's.
 
     The revision is "unknown" unless the role `mininet_wifi` installed it.
     """
@@ -49,7 +48,7 @@ def builder_versions(name: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Print what each builder lacks, and return the exit status."""
+    """Print as JSON why each network builder does not work, and return the exit status."""
     print(json.dumps({name: unavailable_reason(name) for name in NAMES}))
     return 0
 

@@ -1,6 +1,12 @@
-"""Refuse topology files that match the schema but cannot work, with one line for the user.
+"""Refuse networks and scenarios that have a valid format but cannot work.
 
-Errors in single values are reported before errors in the whole.
+A network has nodes and links. A scenario says which mobile node talks to which peer.
+`check_network` and `check_scenario` take what was read from YAML files. They raise `TopologyError`
+with one line for the user: the place in the file, what is wrong, and what to do. Checked are
+addresses, nodes, their duties (such as access point) and roles. `link_checks` has the checks of
+links and radio media.
+
+Errors in single values are reported before errors in the whole. `topologies.model` lists the terms.
 """
 
 from __future__ import annotations
@@ -8,16 +14,163 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
 
-from topologies import address_checks, graph_checks
+from topologies import link_checks
 from topologies.errors import TopologyError
-from topologies.figure_checks import ID, check_device, check_medium, check_wire
-from topologies.model import ACCESS_POINT, HOME_AGENT, STATION, Interface, Network, Node, Scenario
-from topologies.source import YamlPlace, YamlSource
+from topologies.link_checks import ID, check_device, check_medium, check_wire
+from topologies.model import (
+    ACCESS_POINT,
+    GATEWAY,
+    HOME_AGENT,
+    RADIUS_SERVER,
+    STATION,
+    Interface,
+    Network,
+    Node,
+    Scenario,
+)
+from topologies.yaml_reader import YamlPlace, YamlSource
 
-__all__ = ["TopologyError", "check_device", "check_medium", "check_network", "check_scenario",
-           "check_whole_network", "check_wire"]
+# --- Addresses of radios and interfaces, gateways, routes and served prefixes ---
+
+# Captures show MAC addresses in lower case.
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_NO_MAC = "00:00:00:00:00:00"
+#: Longest prefix length with a network address and a broadcast address.
+_LAST_WITH_BROADCAST = 30
+
+
+def check_node_addresses(name: str, node: Node, place: YamlSource) -> None:
+    """Refuse impossible addresses of a node, and gateways and routes out of its reach."""
+    subnets = []
+    for port, interface in node.interfaces.items():
+        if interface.radio is not None:
+            _check_radio_address(interface.radio,
+                                 place.at("interfaces", port, "radio", name=f"{name}/{port}"))
+        if interface.address is not None:
+            at = place.at("interfaces", port, "address", name=f"{name}/{port}")
+            subnets.append(_parse_interface(interface.address, at).network)
+    if node.gateway is not None:
+        at = place.at("gateway", name=f"{name}: gateway")
+        gateway = _parse_host(node.gateway, at)
+        if node.gateway in [interface.ip for interface in node.interfaces.values()]:
+            raise TopologyError(f"{at}: {node.gateway} is an address of the node itself; write "
+                                "another node's")
+        # A station reaches its agent over the air, whatever its own prefix.
+        if not node.has_duty(STATION) and not any(gateway in subnet for subnet in subnets):
+            raise TopologyError(f"{at}: {node.gateway} is in no subnet of the node; write an "
+                                "address that is")
+    for prefix, hop in node.routes.items():
+        at = place.at("routes", prefix, name=f"{name}: routes: {prefix}")
+        _parse_prefix(prefix, at)
+        reached = _parse_host(hop, at)
+        if hop != node.gateway and not any(reached in subnet for subnet in subnets):
+            raise TopologyError(f"{at}: {hop} is in no subnet of the node; write an address that "
+                                f"is")
+    if node.serves is not None:
+        _parse_prefix(node.serves, place.at("serves", name=f"{name}: serves"))
+
+
+def check_network_addresses(network: Network, source: YamlSource) -> None:
+    """Refuse an address on two interfaces, and overlapping prefixes of two home agents."""
+    owners: dict[str, str] = {}
+    for name, node in network.nodes.items():
+        for port, interface in node.interfaces.items():
+            if not interface.ip:
+                continue
+            if interface.ip in owners:
+                at = source.at("nodes", name, "interfaces", port, "address", name=f"{name}/{port}")
+                raise TopologyError(f"{at}: {owners[interface.ip]} has the address {interface.ip}, "
+                                    "too; give each another")
+            owners[interface.ip] = f"{name}/{port}"
+    served: list[tuple[str, IPv4Network]] = []
+    for name in network.of_duty(HOME_AGENT):
+        if prefix := network.nodes[name].serves:
+            here = IPv4Network(prefix)
+            at = source.at("nodes", name, "serves", name=f"{name}: serves")
+            for other, there in served:
+                if here.overlaps(there):
+                    raise TopologyError(f"{at}: {prefix} is in part what {other} serves ({there}); "
+                                        "give each a prefix of its own")
+            served.append((name, here))
+
+
+def _check_radio_address(address: str, at: YamlPlace) -> None:
+    if not _MAC.fullmatch(address):
+        raise TopologyError(f"{at}: {address!r}; write a radio's MAC address in lower case, "
+                            "02:00:00:00:00:00")
+    if address == _NO_MAC or int(address[:2], 16) & 1:
+        what = "no address" if address == _NO_MAC else "a group's address"
+        raise TopologyError(f"{at}: {address} is {what}, which no radio has; write one with an "
+                            "even first octet, as 02:00:00:00:a2:00")
+
+
+def _parse_interface(address: str, at: YamlPlace) -> IPv4Interface:
+    if "/" not in address:
+        raise TopologyError(f"{at}: {address} has no prefix length; write ADDRESS/PREFIX, as "
+                            "10.1.0.1/24")
+    try:
+        interface = IPv4Interface(address)
+    except ValueError:
+        raise TopologyError(f"{at}: {address} is no IPv4 address with its prefix length; write "
+                            "ADDRESS/PREFIX, as 10.1.0.1/24") from None
+    _refuse_special(interface.ip, at)
+    subnet = interface.network
+    if subnet.prefixlen == 0:
+        raise TopologyError(f"{at}: {address} has every address in its subnet; write a longer "
+                            "prefix")
+    if subnet.prefixlen <= _LAST_WITH_BROADCAST:
+        for what, special in (("network", subnet.network_address),
+                              ("broadcast", subnet.broadcast_address)):
+            if interface.ip == special:
+                raise TopologyError(f"{at}: {interface.ip} is the {what} address of {subnet}; "
+                                    "write a host's")
+    return interface
+
+
+def _parse_host(address: str, at: YamlPlace) -> IPv4Address:
+    try:
+        host = IPv4Address(address)
+    except ValueError:
+        raise TopologyError(f"{at}: {address!r} is no IPv4 address; write one, as 10.1.0.1") \
+            from None
+    _refuse_special(host, at)
+    return host
+
+
+def _parse_prefix(prefix: str, at: YamlPlace) -> IPv4Network:
+    try:
+        # A prefix without a length would be a single address.
+        return IPv4Network(prefix if "/" in prefix else "")
+    except ValueError:
+        raise TopologyError(f"{at}: {prefix!r} is no IPv4 prefix; write its first address and its "
+                            "length, as 10.1.0.0/16") from None
+
+
+def _refuse_special(address: IPv4Address, at: YamlPlace) -> None:
+    for is_special, what in (
+            (address.is_unspecified, "no host's"), (address.is_loopback, "a loopback address"),
+            (address.is_multicast, "a multicast address"),
+            (address == IPv4Address("255.255.255.255"), "the broadcast address"),
+            (address.is_reserved, "a reserved address"), (address in IPv4Network("0.0.0.0/8"),
+                                                          "an address of no network")):
+        if is_special:
+            raise TopologyError(f"{at}: {address} is {what}; write a host's, as 10.1.0.1")
+
+
+__all__ = [
+    "TopologyError",
+    "check_complete_network",
+    "check_device",
+    "check_medium",
+    "check_network",
+    "check_scenario",
+    "check_wire",
+]
+
+# --- Networks and scenarios: nodes, duties and roles ---
 
 # Duties are groups of Ansible's inventory, which reserves two names; node names are its hosts.
 _DUTY = re.compile(r"[a-z][a-z0-9_]*")
@@ -36,9 +189,11 @@ _SSID_BYTES = 32
 def check_network(network: Network, place: YamlSource | Path | str) -> None:
     """Refuse impossible links, addresses outside their subnets and radios without an agent.
 
+    An agent is a station's router at home (Mobile IP).
+
     Args:
-        network: The network. It may be a part of another network: links to nodes that take no part
-            are no fault.
+        network: The network. It may be a part of another network, so links may lead to nodes that
+            are not in it.
         place: The file, or a text that says where the network comes from.
 
     Raises:
@@ -47,22 +202,25 @@ def check_network(network: Network, place: YamlSource | Path | str) -> None:
     source = YamlSource.to_source(place)
     for name, node in network.nodes.items():
         _check_node(name, node, source)
-    graph_checks.check_links(network, source)
-    address_checks.check_network_addresses(network, source)
+    link_checks.check_links(network, source)
+    check_network_addresses(network, source)
     _check_radios(network, source)
     _interfaces_of_access_points(network, source)
-    graph_checks.check_loops(network, source)
-    graph_checks.check_subnets(network, source)
+    link_checks.check_loops(network, source)
+    link_checks.check_subnets(network, source)
 
 
-def check_whole_network(network: Network, place: YamlSource | Path | str) -> None:
-    """Refuse what `check_network` refuses, and interfaces and gateways that lead nowhere.
+def check_complete_network(network: Network, place: YamlSource | Path | str) -> None:
+    """Refuse all that `check_network` refuses, and mistakes that show only in a whole network.
 
-    The network must contain all of its nodes.
+    These are gateways that no neighbour has, missing services, and interfaces without address,
+    radio, bridge and link. `network` must be whole: a part of a network has links to nodes that are
+    not in it.
     """
     source = YamlSource.to_source(place)
     check_network(network, source)
-    graph_checks.check_gateways(network, source)
+    link_checks.check_gateways(network, source)
+    _check_services(network, source)
     for name, node in network.nodes.items():
         for port, interface in node.interfaces.items():
             bridges = [other.bridge for other in node.interfaces.values()]
@@ -72,21 +230,27 @@ def check_whole_network(network: Network, place: YamlSource | Path | str) -> Non
                                     "address, radio, bridge nor link; leave it out")
 
 
+def _check_services(network: Network, source: YamlSource) -> None:
+    link_checks.check_leases(network, source)
+    for name in network.of_duty(ACCESS_POINT):
+        _check_radius_server(name, network, source)
+
+
 def check_scenario(scenario: Scenario, place: YamlSource | Path | str) -> None:
-    """Refuse unknown names, roles that nodes cannot have, and faults of the network."""
+    """Refuse a scenario with unknown names, impossible roles, or mistakes in its network."""
     source, network_ = YamlSource.to_source(place), scenario.network
     if not ID.fullmatch(scenario.id):
         raise TopologyError(
-            f"{source.at('id')}: {scenario.id!r}; write up to 40 letters, digits, - "
-                            "and _")
+            f"{source.at('id')}: {scenario.id!r}; write up to 40 letters, digits, - and _")
     for role in ("mobile_node", "peer", "roams_to"):
         name = getattr(scenario, role)
         if name is not None and name not in network_.nodes:
             raise TopologyError(f"{source.at(role)}: no node {name!r} in network {network_.name}; "
                                 f"it has {', '.join(network_.nodes) or 'none'}")
-    inside = source.within("network")
+    inside = source.part_at("network")
     _check_roles(scenario, source, inside)
     check_network(network_, inside)
+    _check_services(network_, inside)
     _check_places(scenario, source)
     _check_moves(scenario, source)
     if scenario.peer == scenario.mobile_node:
@@ -94,12 +258,12 @@ def check_scenario(scenario: Scenario, place: YamlSource | Path | str) -> None:
                             "another node")
     if not any(i.address for i in network_.nodes[scenario.peer].interfaces.values()):
         raise TopologyError(f"{source.at('peer')}: {scenario.peer} has no address; give it one")
-    graph_checks.check_reach(scenario, source)
+    link_checks.check_reach(scenario, source)
 
 
 def _check_node(name: str, node: Node, source: YamlSource) -> None:
-    """Refuse invalid names, fields of other duties, and addresses out of reach."""
-    place = source.within("nodes", name)
+    """Refuse invalid names of a node, fields that its duties lack, and addresses out of reach."""
+    place = source.part_at("nodes", name)
     if not _NODE.fullmatch(name) or name == _EVERY_NODE:
         raise TopologyError(f"{place.at()}: no name for a node; write up to 40 letters, digits, ., "
                             f"- and _, and not {_EVERY_NODE!r}")
@@ -110,11 +274,11 @@ def _check_node(name: str, node: Node, source: YamlSource) -> None:
     for port, interface in node.interfaces.items():
         _check_interface(name, port, interface, node, place)
     _check_radio(name, node, place)
-    address_checks.check_node_addresses(name, node, place)
+    check_node_addresses(name, node, place)
     _check_duty_fields(name, node, place)
     _check_position(node.position, place.at("position", name=f"{name}: position"))
     if node.device is not None:
-        check_device(node.device, place.within("device"))
+        check_device(node.device, place.part_at("device"))
 
 
 def _check_interface(node_name: str, port: str, interface: Interface, node: Node,
@@ -126,6 +290,9 @@ def _check_interface(node_name: str, port: str, interface: Interface, node: Node
     if port in _TAKEN_INTERFACES:
         raise TopologyError(f"{where}: Linux has an interface or a setting of that name; write "
                             "another")
+    if interface.dhcp and not (interface.radio and node.has_duty(STATION)):
+        raise TopologyError(f"{place.at('interfaces', port, 'dhcp', name=f'{node_name}/{port}')}: "
+                            "has an effect on a station's radio alone; leave it out")
     if interface.bridge is None:
         return
     at = place.at("interfaces", port, "bridge", name=f"{node_name}/{port}: bridge")
@@ -164,7 +331,7 @@ def _check_radio(name: str, node: Node, place: YamlSource) -> None:
 
 
 def _check_duty_fields(name: str, node: Node, place: YamlSource) -> None:
-    """Refuse fields that belong to other duties, and missing fields that a duty needs."""
+    """Refuse fields that a node's duties do not allow, and missing fields that they require."""
     if node.has_duty(ACCESS_POINT):
         _check_ssid(name, node, place)
         at = place.at("channel", name=f"{name}: channel")
@@ -173,23 +340,39 @@ def _check_duty_fields(name: str, node: Node, place: YamlSource) -> None:
         if not FIRST_CHANNEL <= node.channel <= LAST_CHANNEL:
             raise TopologyError(f"{at}: {node.channel} is no channel of the 2.4 GHz band that an "
                                 f"access point may open; write {FIRST_CHANNEL} to {LAST_CHANNEL}")
-        bridge = next(i.bridge for i in node.interfaces.values() if i.radio)
-        if not node.interfaces[bridge or ""].address:
-            raise TopologyError(f"{place.at('interfaces', bridge or '', name=f'{name}/{bridge}')}: "
+        bridge = node.radio_bridge
+        if not node.interfaces[bridge].address:
+            raise TopologyError(f"{place.at('interfaces', bridge, name=f'{name}/{bridge}')}: "
                                 "an access point's bridge has no address; give it one")
-    if node.has_duty(STATION) and not node.gateway:
-        raise TopologyError(f"{place.at('gateway', name=f'{name}: gateway')}: is missing; a "
-                            "station reaches all others by it")
-    if node.has_duty(STATION) and not node.interfaces[node.radio_interface].address:
-        raise TopologyError(f"{place.at('interfaces', node.radio_interface)}: a station's radio "
-                            "has no address; give it one")
-    for field, duty in (("ssid", ACCESS_POINT), ("channel", ACCESS_POINT), ("serves", HOME_AGENT)):
-        if getattr(node, field) is not None and not node.has_duty(duty):
+    if node.has_duty(STATION):
+        _check_station(name, node, place)
+    if node.has_duty(HOME_AGENT) and node.has_duty(GATEWAY):
+        raise TopologyError(f"{place.at('duties', name=f'{name}: duties')}: a {HOME_AGENT} is the "
+                            f"gateway of its subnet; leave {GATEWAY} out")
+    for field, duty in (("ssid", ACCESS_POINT), ("channel", ACCESS_POINT), ("serves", HOME_AGENT),
+                        ("radius_server", ACCESS_POINT), ("second_radius_server", ACCESS_POINT),
+                        ("is_down", RADIUS_SERVER)):
+        if getattr(node, field) not in (None, False) and not node.has_duty(duty):
             raise TopologyError(f"{place.at(field, name=f'{name}: {field}')}: has an effect on "
                                 f"nodes of the duty {duty} alone; leave it out")
     if node.position is not None and not (node.has_duty(STATION) or node.has_duty(ACCESS_POINT)):
         raise TopologyError(f"{place.at('position', name=f'{name}: position')}: has an effect on "
                             "nodes with a radio alone; leave it out")
+
+
+def _check_station(name: str, node: Node, place: YamlSource) -> None:
+    """Refuse a station without gateway or address, and routes that DHCP would not set."""
+    if not node.gateway:
+        raise TopologyError(f"{place.at('gateway', name=f'{name}: gateway')}: is missing; a "
+                            "station reaches all others by it")
+    if not node.interfaces[node.radio_interface].address:
+        raise TopologyError(f"{place.at('interfaces', node.radio_interface)}: a station's radio "
+                            "has no address; give it one" + (
+                                ", which the DHCP server reserves for it" if node.uses_dhcp
+                                else ""))
+    if node.routes and node.uses_dhcp:
+        raise TopologyError(f"{place.at('routes', name=f'{name}: routes')}: the DHCP server leases "
+                            "an address and the gateway alone; leave routes out, or dhcp")
 
 
 def _check_ssid(name: str, node: Node, place: YamlSource) -> None:
@@ -218,7 +401,7 @@ def _check_radios(network_: Network, source: YamlSource) -> None:
 
 
 def _interfaces_of_access_points(network_: Network, source: YamlSource) -> None:
-    """Refuse interfaces with the same name on two access points, which share a namespace."""
+    """Refuse interfaces with the same name on two access points, which are in one namespace."""
     taken: dict[str, str] = {}
     for name in network_.of_duty(ACCESS_POINT):
         for port in network_.nodes[name].interfaces:
@@ -230,7 +413,7 @@ def _interfaces_of_access_points(network_: Network, source: YamlSource) -> None:
 
 
 def _check_roles(scenario: Scenario, source: YamlSource, inside: YamlSource) -> None:
-    """Refuse a mobile node without agent or access point, and a visit at home."""
+    """Refuse a mobile node without home agent or access point, and a visit to its own subnet."""
     nodes = scenario.network.nodes
     cells = scenario.network.of_duty(ACCESS_POINT)
     for name, node in nodes.items():
@@ -248,24 +431,86 @@ def _check_roles(scenario: Scenario, source: YamlSource, inside: YamlSource) -> 
     if scenario.roams_to == scenario.home:
         raise TopologyError(f"{at}: {scenario.roams_to} is at home; leave it out or name another "
                             "access point")
+    _check_visit(scenario, at)
     if nodes[scenario.roams_to].ssid != nodes[scenario.home].ssid:
         raise TopologyError(
-            f"{at}: {scenario.roams_to} has another ssid than {scenario.home}, so that a "
-                            "station does not move there; give both one")
+            f"{at}: {scenario.roams_to} has another ssid than {scenario.home}, so that a station "
+            "does not move there; give both one")
+
+
+def _check_visit(scenario: Scenario, at: YamlPlace) -> None:
+    """Refuse a move to another subnet where no home agent forwards, or with a leased address."""
+    if scenario.foreign_agent is None:
+        return
+    nodes = scenario.network.nodes
+    for agent in (scenario.agent, scenario.foreign_agent):
+        if not nodes[agent].has_duty(HOME_AGENT):
+            raise TopologyError(f"{at}: {scenario.roams_to} is in another subnet, and {agent} is "
+                                f"no {HOME_AGENT}, so that no packet would follow the mobile node; "
+                                f"give both subnets one, or name an access point of its own subnet")
+    if scenario.uses_dhcp:
+        raise TopologyError(f"{at}: {scenario.roams_to} is in another subnet, and the address of "
+                            f"{scenario.mobile_node} is leased in its own; leave dhcp out, or name "
+                            "an access point of its own subnet")
 
 
 def _check_agent(node: Node, network_: Network, at: YamlPlace) -> None:
-    """Refuse an agent that is no home agent, or that no access point has."""
+    """Refuse an agent that is no home agent or gateway, or that no access point is connected to."""
     if node.agent not in network_.nodes:
-        raise TopologyError(f"{at}: no node {node.agent!r} here; name a home agent that takes part")
+        raise TopologyError(f"{at}: no node {node.agent!r} here; name a home agent or gateway that "
+                            "takes part")
     if not any(network_.nodes[cell].agent == node.agent for cell in network_.of_duty(ACCESS_POINT)):
         raise TopologyError(f"{at}: no access point has agent {node.agent!r}; add one")
-    if not network_.nodes[node.agent].has_duty(HOME_AGENT):
-        raise TopologyError(f"{at}: {node.agent} is no home agent; name one that is")
+    if node.agent not in network_.subnet_gateways:
+        raise TopologyError(f"{at}: {node.agent} is neither {HOME_AGENT} nor {GATEWAY}; name one "
+                            "that is")
+
+
+def _check_radius_server(name: str, network_: Network, source: YamlSource) -> None:
+    """Refuse the RADIUS servers of an access point if they cannot serve it.
+
+    A named node may have no RADIUS server or no address, both servers may be the same node, or all
+    servers may be down.
+    """
+    node = network_.nodes[name]
+    for field in ("radius_server", "second_radius_server"):
+        server = getattr(node, field)
+        at = source.at("nodes", name, field, name=f"{name}: {field}")
+        if server is not None:
+            _check_server_node(name, server, network_, at)
+    at = source.at("nodes", name, "second_radius_server", name=f"{name}: second_radius_server")
+    if node.second_radius_server and node.second_radius_server == node.radius_server:
+        raise TopologyError(f"{at}: is the first one, too; name another node")
+    if node.second_radius_server and node.radius_server is None:
+        raise TopologyError(f"{at}: there is no radius_server before it; add one")
+    servers = network_.radius_servers_of(name) if node.radius_server else []
+    if servers and all(network_.nodes[server].is_down for server in servers):
+        raise TopologyError(f"{source.at('nodes', name, 'radius_server', name=name)}: none of its "
+                            "RADIUS servers runs; leave is_down out of one, or add "
+                            "second_radius_server")
+
+
+def _check_server_node(name: str, server: str, network_: Network, at: YamlPlace) -> None:
+    """Refuse a node as RADIUS server if it is not one, or if an access point cannot address it."""
+    node = network_.nodes[name]
+    if server not in network_.nodes:
+        raise TopologyError(f"{at}: no node {server!r} here; name one that takes part")
+    if not network_.nodes[server].has_duty(RADIUS_SERVER):
+        raise TopologyError(f"{at}: {server} has no duty {RADIUS_SERVER}; add it there, or name "
+                            "another node")
+    if not any(interface.address for interface in network_.nodes[server].interfaces.values()):
+        raise TopologyError(f"{at}: {server} has no address; give it one")
+    subnet = IPv4Interface(node.interfaces[node.radio_bridge].address or "").network
+    if node.gateway is None and IPv4Address(network_.nodes[server].address) not in subnet:
+        raise TopologyError(f"{at}: {server} is in another subnet, and {name} has no gateway; give "
+                            f"{name} one")
 
 
 def _check_moves(scenario: Scenario, source: YamlSource) -> None:
-    """Refuse settings without effect: the move does not happen, or is fixed."""
+    """Refuse `moves_on` in a scenario in which it has no effect.
+
+    It has none without a move, and none within a subnet, where the mobile node always moves on.
+    """
     if scenario.moves_on and scenario.roams_to is None:
         raise TopologyError(f"{source.at('moves_on')}: the mobile node does not move, so that it "
                             "would change nothing; leave it out, or add roams_to")
@@ -275,7 +520,7 @@ def _check_moves(scenario: Scenario, source: YamlSource) -> None:
 
 
 def _check_places(scenario: Scenario, source: YamlSource) -> None:
-    """Refuse a drive without start or end, or past nodes without a position."""
+    """Refuse a mobile node's drive without start or end, or past nodes without a position."""
     places = {name: node.position for name, node in scenario.network.nodes.items() if node.position}
     drive = scenario.mobility
     if drive is None:
@@ -294,5 +539,3 @@ def _check_places(scenario: Scenario, source: YamlSource) -> None:
 def _check_position(position: list[float] | None, where: YamlPlace) -> None:
     if position is not None and not (len(position) in (2, 3) and all(map(math.isfinite, position))):
         raise TopologyError(f"{where}: {position}; write [x, y] or [x, y, z] in metres")
-
-

@@ -1,7 +1,9 @@
-"""Devices as plain data: the time of kinds of work on a node's processor, with sources.
+"""Define device models: how fast the processor of an emulated node does each kind of work.
 
-Only the standard library is used, as in `model`. This module does not know which clock can emulate
-a device, or how.
+A `Device` is read from YAML, such as a Celeron of 850 MHz. It has for each kind of work (such as
+RSA or a hash) a time, a rate or a factor, with its source. `measure.cpu.device_speeds` and
+`measure.charging.device` make nodes as slow as their devices. Standard library only, because the
+module also runs inside the guest (virtual machine).
 """
 
 from __future__ import annotations
@@ -18,19 +20,17 @@ STANDS_FOR = {"other": "sha256-in-c", "public-key": "rsa-1024-private", "cipher"
 
 
 class Strict:
-    """Base of models whose unknown and mistyped fields the loader refuses."""
+    """A base class for data read from YAML: unknown fields and wrong types are refused."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
 
 
 @dataclass(frozen=True)
 class Work(Strict):
-    """The speed of a device for one kind of work, and its source.
+    """The speed of a device for one kind of work, with its source.
 
-    It is in one of three units:
-
-    `seconds` for an operation, `bytes_per_s`, or `factor`: the time relative to the machine that
-    emulates the device.
+    It is in one of three units: `seconds` for an operation, `bytes_per_s`, or `factor`: the time
+    relative to the machine that emulates the device.
     """
 
     source: str
@@ -41,24 +41,30 @@ class Work(Strict):
 
 @dataclass(frozen=True)
 class Device(Strict):
-    """A processor. `work` is by kind (`KINDS`) or by operation, such as `rsa-1024-private`."""
+    """A device: a processor model with its speed for each kind of work.
+
+    `work` is by kind (`KINDS`) or by operation, such as `rsa-1024-private`.
+    """
 
     name: str
     title: str
     work: dict[str, Work]
     processors: int = 1
-    #: Remarks for readers: what a figure leaves out, or how it was derived.
+    #: Remarks for readers: what a value leaves out, or how it was derived.
     notes: list[str] = field(default_factory=list)
 
     @property
     def is_neutral(self) -> bool:
-        """Return whether it equals the emulating machine. Such a device fits every clock."""
+        """Return whether the device is as fast as the machine that emulates it.
+
+        Such a device fits every clock.
+        """
         return self.processors == 1 and all(work.factor == 1 for work in self.work.values())
 
     def missing_kinds(self) -> list[str]:
         """Return the kinds of work whose speed the device does not state.
 
-        The processor clock needs the speed of each kind.
+        Under the processor clock (time passes with CPU time), all kinds are needed.
         """
         return [kind for kind, operation in STANDS_FOR.items()
                 if not ((kind in self.work and self.work[kind].factor) or operation in self.work)]

@@ -1,4 +1,6 @@
-"""The error for topology files that cannot be used."""
+"""Error for topology files that cannot be used."""
+
+from __future__ import annotations
 
 
 class TopologyError(ValueError):

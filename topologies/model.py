@@ -1,7 +1,14 @@
-"""Networks, scenarios, wires and media as plain data. For a node's device see `device`.
+"""Define networks and scenarios as data: nodes, links, and which node talks to which.
 
-Only the standard library is used. The same classes are read from YAML outside the machine (see
-`loader`) and from the job's JSON inside the machine, where start-up time counts.
+A `Network` has nodes and links. A `Scenario` says in which network which mobile node talks to which
+peer. The same classes are read from YAML outside of the guest (`loader`), and from the job's JSON
+inside the guest (`from_json`). The guest is a virtual machine, where start-up time counts. So only
+the standard library is used.
+
+A *duty* says what a node is for, such as access point. A node's *agent* is the home agent or
+gateway that serves it. A mobile node is at *home* at the access point of its own network, and
+*visits* another one. A *wire* is the effect of a link on packets: rate, delay and loss. Media
+(802.11 timing) are in `medium_model`, and devices (processor models) in `device`.
 """
 
 from __future__ import annotations
@@ -11,45 +18,92 @@ import functools
 import ipaddress
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from topologies.device import Device, Strict
-from topologies.timing import DCF, QUEUE, Medium
-from topologies.visited import VisitedSubnet, visited_subnet
+from topologies.medium_model import DCF, QUEUE, Medium
 
-__all__ = ["ACCESS_POINT", "DCF", "HOME_AGENT", "QUEUE", "ROUTER", "STATION", "Device",
-           "Interface", "Link", "Medium", "Mobility", "Network", "Node", "Scenario", "Wire",
-           "from_json", "node_of", "with_duties"]
+# --- Address of a mobile node in a visited subnet without an agent for it ---
+
+#: Bit that is set in a visitor's address: 10.1.0.12 becomes 10.2.0.140 in 10.2.0.0/24.
+_VISITORS = 128
+
+
+@dataclass(frozen=True)
+class VisitedSubnet:
+    """A mobile node's address in a visited subnet, with its prefix and gateway.
+
+    `agent` has the addresses of the node's home agent, at which its tunnel ends.
+    """
+
+    address: str
+    gateway: str
+    agent: tuple[str, ...]
+
+    @property
+    def ip(self) -> str:
+        """Return the IP address without its prefix length."""
+        return self.address.partition("/")[0]
+
+
+def visited_subnet(home_address: str, gateway: str, agent: Sequence[str]) -> VisitedSubnet:
+    """Return the address and gateway that a mobile node gets in a visited subnet.
+
+    Args:
+        home_address: The node's home address.
+        gateway: The gateway's address with its prefix.
+        agent: Addresses of the home agent.
+    """
+    interface = ipaddress.IPv4Interface(gateway)
+    host = int(ipaddress.IPv4Address(home_address)) & int(interface.hostmask)
+    address = interface.network.network_address + (host | _VISITORS)
+    return VisitedSubnet(f"{address}/{interface.network.prefixlen}", str(interface.ip),
+                         tuple(agent))
+
+
+__all__ = ["ACCESS_POINT", "DCF", "DHCP_SERVER", "GATEWAY", "HOME_AGENT", "OCSP_RESPONDER",
+           "QUEUE", "RADIUS_SERVER", "ROUTER", "STATION", "Device", "Interface", "Link", "Medium",
+           "Mobility", "Network", "Node", "Scenario", "Wire", "from_json", "node_of", "with_duties"]
+
+# --- Networks and scenarios ---
 
 #: Duties that the builder knows, because they need radios. A network may name any others.
 STATION, ACCESS_POINT = "station", "access_point"
-#: Duties that scenarios with mobile nodes know in addition.
-HOME_AGENT, ROUTER = "home_agent", "router"
+#: Duties that scenarios with mobile nodes know in addition. A gateway has no Mobile IP.
+HOME_AGENT, GATEWAY, ROUTER = "home_agent", "gateway", "router"
+RADIUS_SERVER, DHCP_SERVER = "radius_server", "dhcp_server"
+OCSP_RESPONDER = "ocsp_responder"
 
 
 @dataclass(frozen=True)
 class Interface(Strict):
-    """An interface of a node. `address` is CIDR, `radio` the MAC address of a hwsim radio."""
+    """An interface of a node. `address` is CIDR, `radio` the MAC address of an emulated radio.
+
+    With `dhcp`, a DHCP server assigns the address, which is reserved for this interface.
+    """
 
     address: str | None = None
     radio: str | None = None
     bridge: str | None = None
+    dhcp: bool = False
 
     @property
     def ip(self) -> str:
-        """Return the address without its prefix length, "" if there is none."""
+        """Return the IP address without its prefix length, "" if there is none."""
         return (self.address or "").partition("/")[0]
 
 
 @dataclass(frozen=True)
 class Node(Strict):
-    """A node and its duties, which the network names freely.
+    """A node of a network, with its duties (such as access_point), which the network names.
 
-    `agent` names the agent that serves it. `routes` maps further prefixes to next hops; `serves`
-    is the prefix behind a home agent. `position` is x and y, or x, y and z, in metres. `device` is
-    the processor that it computes on; None is the machine as it is.
+    `agent` names the home agent or gateway that serves it. `radius_server` names the server of an
+    access point; None is its home agent. `second_radius_server` is asked if that one does not
+    answer, and `is_down` says of a server that it does not run. `routes` maps further prefixes to
+    next hops; `serves` is the prefix behind a home agent. `position` is x and y, or x, y and z, in
+    metres. `device` is the processor that it computes on; None is the machine as it is.
     """
 
     duties: list[str]
@@ -57,6 +111,9 @@ class Node(Strict):
     gateway: str | None = None
     routes: dict[str, str] = field(default_factory=dict)
     agent: str | None = None
+    radius_server: str | None = None
+    second_radius_server: str | None = None
+    is_down: bool = False
     forwarding: bool = False
     serves: str | None = None
     ssid: str | None = None
@@ -65,7 +122,7 @@ class Node(Strict):
     device: Device | None = None
 
     def has_duty(self, duty: str) -> bool:
-        """Return whether the node has a duty."""
+        """Return whether the node has a duty, such as access_point."""
         return duty in self.duties
 
     @property
@@ -83,7 +140,7 @@ class Node(Strict):
 
     @property
     def outer_address(self) -> str:
-        """Return a home agent's address towards other subnets: on the interface to its gateway."""
+        """Return a home agent's address on the interface to its gateway, towards other subnets."""
         gateway = ipaddress.IPv4Address(self.gateway or self.address)
         for interface in self.interfaces.values():
             if interface.address:
@@ -100,13 +157,31 @@ class Node(Strict):
                 return name
         raise ValueError("node has no radio")
 
+    @property
+    def radio_bridge(self) -> str:
+        """Return the name of the bridge that an access point's radio is in."""
+        return self.interfaces[self.radio_interface].bridge or ""
+
+    @property
+    def uses_dhcp(self) -> bool:
+        """Return whether a DHCP server assigns the address of the node's radio."""
+        return any(interface.radio and interface.dhcp for interface in self.interfaces.values())
+
+    @property
+    def radio_mac(self) -> str:
+        """Return the MAC address of the node's radio."""
+        return self.interfaces[self.radio_interface].radio or ""
+
 
 @dataclass(frozen=True)
 class Wire(Strict):
-    """The effect of a wire on packets, in each direction. Links refer to it by name.
+    """The effect of a wire on packets in each direction: rate, delay, loss and queue.
 
-    `rate_bps` is None for a wire as fast as the processor. `overhead_bytes` is the size of a frame
-    beyond the Ethernet frame that the kernel counts. `queue_packets` is the length of its queue.
+    Links refer to it by name. `rate_bps` is None for a wire as fast as the processor.
+    `overhead_bytes` is the size of a frame beyond the Ethernet frame that the kernel counts.
+    `queue_packets` is the length of its queue. `jitter_ms` is the most by which a packet's delay
+    differs from `delay_ms`. `loss_burst_packets` is the mean number of packets that are lost in a
+    row.
     """
 
     name: str
@@ -117,10 +192,12 @@ class Wire(Strict):
     loss_percent: float = 0.0
     overhead_bytes: int = 0
     queue_packets: int = 100
+    jitter_ms: float = 0.0
+    loss_burst_packets: float = 1.0
 
     @property
     def effect(self) -> dict[str, Any]:
-        """Return the fields of a link that uses this wire."""
+        """Return the fields that a link gets from this wire."""
         named = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)
                  if field.name not in ("name", "title", "source")}
         return {"wire": self.name, **named}
@@ -128,7 +205,7 @@ class Wire(Strict):
 
 @dataclass(frozen=True)
 class Link(Strict):
-    """A wire between two `node/interface` ends. Its figures apply in each direction.
+    """A wire between two `node/interface` ends. Its values apply in each direction.
 
     `wire` names the preset that the fields of `Wire` come from, "" if there was none.
     """
@@ -141,30 +218,67 @@ class Link(Strict):
     loss_percent: float = 0.0
     overhead_bytes: int = 0
     queue_packets: int = 100
+    jitter_ms: float = 0.0
+    loss_burst_packets: float = 1.0
 
     @property
     def limits(self) -> str:
-        """Return its effect on packets in words.
+        """Describe what the link does to packets: rate, delay, loss and its bursts.
 
-        The result is "" for a wire as fast as the processor.
+        The result is "" for a wire without limits, which is as fast as the processor allows.
         """
+        loss = "% loss" if self.loss_burst_packets <= 1 else \
+            f"% loss in bursts of {self.loss_burst_packets:g} packets"
         figures = ((self.rate_bps, 1e-6, "Mbit/s"), (self.delay_ms, 1, "ms"),
-                   (self.loss_percent, 1, "% loss"))
-        said = ", ".join(f"{value * scale:g} {unit}" for value, scale, unit in figures if value)
-        return f"{self.wire} ({said})" if self.wire and said else said or self.wire
+                   (self.jitter_ms, 1, "ms of jitter"), (self.loss_percent, 1, loss))
+        effects = ", ".join(f"{value * scale:g} {unit}" for value, scale, unit in figures if value)
+        return f"{self.wire} ({effects})" if self.wire and effects else effects or self.wire
 
 
 @dataclass(frozen=True)
 class Network(Strict):
-    """The nodes and the wires between them. Radios meet by channel, not by link."""
+    """The nodes of a network and the wires between them. Radios connect by their channel."""
 
     name: str
     nodes: dict[str, Node]
     links: list[Link]
 
     def of_duty(self, duty: str) -> list[str]:
-        """Return the names of the nodes with a duty, in file order."""
+        """Return the names of the nodes with a duty (such as access_point), in file order."""
         return [name for name, node in self.nodes.items() if node.has_duty(duty)]
+
+    @property
+    def subnet_gateways(self) -> list[str]:
+        """Return the names of home agents and gateways, at which tunnels of stations end."""
+        return [name for name, node in self.nodes.items()
+                if node.has_duty(HOME_AGENT) or node.has_duty(GATEWAY)]
+
+    def radius_server_of(self, access_point: str) -> str:
+        """Return the name of the RADIUS server that answers an access point, or "" without one."""
+        first, *others = self.radius_servers_of(access_point) or [""]
+        return others[0] if others and self.nodes[first].is_down else first
+
+    def radius_servers_of(self, access_point: str) -> list[str]:
+        """Return an access point's RADIUS servers in the order in which it asks them."""
+        second = self.nodes[access_point].second_radius_server
+        return [name for name in (self._first_radius_server(access_point), second) if name]
+
+    def fails_over(self, access_point: str) -> bool:
+        """Return whether an access point has to go over to its second RADIUS server."""
+        first, *others = self.radius_servers_of(access_point) or [""]
+        return bool(others) and self.nodes[first].is_down
+
+    def _first_radius_server(self, access_point: str) -> str:
+        node = self.nodes[access_point]
+        if node.radius_server is not None:
+            return node.radius_server
+        agent = self.nodes.get(node.agent or "")
+        return "" if agent is not None and not agent.has_duty(HOME_AGENT) else node.agent or ""
+
+    @property
+    def access_point_channels(self) -> list[int]:
+        """Return the channel of every access point, in file order."""
+        return [self.nodes[name].channel or 0 for name in self.of_duty(ACCESS_POINT)]
 
     @property
     def has_radios(self) -> bool:
@@ -173,22 +287,23 @@ class Network(Strict):
 
     @property
     def devices(self) -> dict[str, Device]:
-        """Return the devices of the nodes that have one, by the node's name."""
+        """Return the devices (processor models) of the nodes that have one, by node."""
         return {name: node.device for name, node in self.nodes.items() if node.device}
 
     @property
     def protectable(self) -> list[Link]:
         """Return the wires that MACsec can protect.
 
-        These lead from access points to access points or agents.
+        These lead from access points to access points, home agents or gateways.
         """
         def ends(link: Link) -> list[Node]:
             return [self.nodes[node_of(end)] for end in link.ends]
         return [link for link in self.links if any(n.has_duty(ACCESS_POINT) for n in ends(link))
-                and all(n.has_duty(ACCESS_POINT) or n.has_duty(HOME_AGENT) for n in ends(link))]
+                and all(n.has_duty(ACCESS_POINT) or n.has_duty(HOME_AGENT) or n.has_duty(GATEWAY)
+                        for n in ends(link))]
 
     def link_of(self, node: str) -> tuple[str, Link]:
-        """Return a node's first link and its interface there.
+        """Return a node's first link, and the name of its interface there.
 
         Raises:
             LookupError: The node has no link.
@@ -200,9 +315,9 @@ class Network(Strict):
         raise LookupError(f"{node} has no link")
 
     def merge_with(self, other: Network) -> Network | None:
-        """Return both as one network that one testbed can serve.
+        """Return two networks joined to one that a single testbed (emulated network) can serve.
 
-        The result is None if they contradict.
+        The result is None if they contradict each other.
         """
         links = {tuple(link.ends): link for link in self.links}
         same = self.name == other.name and all(
@@ -215,7 +330,7 @@ class Network(Strict):
 
 @dataclass(frozen=True)
 class Mobility(Strict):
-    """The mobile node's straight drive to another position (m), with start and stop time."""
+    """A mobile node's drive in a straight line: its end position (m), start and stop time."""
 
     to: list[float]
     start_s: int
@@ -224,13 +339,13 @@ class Mobility(Strict):
 
 @dataclass(frozen=True)
 class Scenario(Strict):
-    """The nodes of a scenario and their roles. Names refer to the network.
+    """A scenario: which mobile node talks to which peer, and from where.
 
-    `network` contains only the nodes that take part. `roams_to` is the access point that the
-    mobile node moves to before it is measured; without it, the node stays at home. `is_placed`
-    means that the scenario is about positions. With `moves_on`, the mobile node goes from access
-    point to access point as its policy says. Without it, the node disconnects first and arrives
-    without prior state if the new access point has another agent.
+    Names refer to the network. `network` contains only the nodes that take part. `roams_to` is the
+    access point that the mobile node moves to before it is measured; without it, the node stays at
+    home. `is_placed` means that the scenario is about positions. With `moves_on`, the mobile node
+    goes from access point to access point as its policy says. Without it, the node disconnects
+    first and arrives without prior state if the new access point has another agent.
     """
 
     id: str
@@ -245,8 +360,46 @@ class Scenario(Strict):
 
     @property
     def agent(self) -> str:
-        """Return the mobile node's home agent."""
+        """Return the mobile node's home agent, or its gateway without Mobile IP."""
         return self.network.nodes[self.mobile_node].agent or ""
+
+    @property
+    def has_mobile_ip(self) -> bool:
+        """Return whether a home agent serves the mobile node."""
+        return self.network.nodes[self.agent].has_duty(HOME_AGENT)
+
+    @property
+    def uses_dhcp(self) -> bool:
+        """Return whether the mobile node gets its address by DHCP."""
+        return self.network.nodes[self.mobile_node].uses_dhcp
+
+    @property
+    def separate_radius_servers(self) -> dict[str, str]:
+        """Return the RADIUS servers of the access points in use, by access point.
+
+        Servers that are the home agent or the gateway of their access point are left out.
+        """
+        nodes = self.network.nodes
+        servers = {name: self.network.radius_server_of(name)
+                   for name in dict.fromkeys((self.home, self.access_point))}
+        return {name: server for name, server in servers.items()
+                if server not in ("", nodes[name].agent)}
+
+    @property
+    def realm_servers(self) -> dict[str, str]:
+        """Return the servers to which RADIUS servers forward requests, by access point."""
+        nodes = self.network.nodes
+        return {name: further for name, server in self.separate_radius_servers.items()
+                if (further := nodes[server].agent) and nodes[further].has_duty(RADIUS_SERVER)}
+
+    @property
+    def deciding_servers(self) -> dict[str, str]:
+        """Return the RADIUS servers that authenticate the mobile node, by access point.
+
+        The access points are those in use. A server that forwards requests does not decide.
+        """
+        return {name: self.realm_servers.get(name) or self.network.radius_server_of(name)
+                for name in dict.fromkeys((self.home, self.access_point))}
 
     @property
     def home(self) -> str:
@@ -260,30 +413,24 @@ class Scenario(Strict):
 
     @property
     def foreign_agent(self) -> str | None:
-        """Return the agent of the visited subnet.
-
-        The result is None if the mobile node is in its own subnet.
-        """
+        """Return the agent of the visited subnet, None if the mobile node is in its own subnet."""
         agent = self.network.nodes[self.roams_to].agent if self.roams_to else None
         return None if agent == self.agent else agent
 
     @property
     def visit(self) -> VisitedSubnet | None:
-        """Return the mobile node's address data in the visited subnet.
-
-        The result is None in its own.
-        """
+        """Return the mobile node's address and gateway in the visited subnet, None at home."""
         if self.foreign_agent is None:
             return None
         nodes = self.network.nodes
         agent, home_agent = nodes[self.foreign_agent], nodes[self.agent]
-        there = agent.interfaces[agent.interface_of(agent.address)].address or ""
-        return visited_subnet(nodes[self.mobile_node].address, there,
+        visited = agent.interfaces[agent.interface_of(agent.address)].address or ""
+        return visited_subnet(nodes[self.mobile_node].address, visited,
                               [i.ip for i in home_agent.interfaces.values() if i.address])
 
     @property
     def companions(self) -> list[str]:
-        """Return the other stations, which stay at home."""
+        """Return the names of the other stations, which stay at home."""
         return [name for name in self.network.of_duty(STATION) if name != self.mobile_node]
 
     def home_of(self, station: str) -> str:
@@ -294,19 +441,19 @@ class Scenario(Strict):
 
 
 def node_of(end: str) -> str:
-    """Return the node of a link's end, `NODE/INTERFACE`."""
+    """Return the node in the name of a link's end, `NODE/INTERFACE`."""
     return end.partition("/")[0]
 
 
 def with_duties(node: Any) -> Any:
-    """Return a node's document with `duties`, from the former format with one `kind`."""
+    """Return a node's YAML data with `duties`, converted from the former format with `kind`."""
     if not isinstance(node, dict) or "kind" not in node or "duties" in node:
         return node
     return {"duties": [node["kind"]], **{key: node[key] for key in node if key != "kind"}}
 
 
 def from_json(cls: Any, value: Any) -> Any:
-    """Build a dataclass of this module from plain JSON values, without another validation."""
+    """Build a network, a scenario or a part of one from plain JSON values, without validation."""
     if cls is Node:
         value = with_duties(value)
     origin = typing.get_origin(cls)

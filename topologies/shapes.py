@@ -1,4 +1,10 @@
-"""Build networks of a regular shape, instead of writing them down node by node."""
+"""Build the description of a network with a regular shape (chain, star).
+
+`make_chain` takes a number of hops, and `make_star` the wires of the nodes. Both return a `Network`
+with nodes, addresses and links, so that a study need not list them. `add_hosts_behind` adds hosts
+behind a home agent. A wire is the rate, delay and loss of a link. `topologies.model` lists the
+terms.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,7 @@ STAR_PORT = "wire"
 
 def make_chain(hops: int, wire: Wire | None = None, *, first: str = "client", last: str = "server",
                name: str = "chain") -> Network:
-    """Build two hosts with `hops` links in a row, and a router at every joint.
+    """Build a network of two hosts with `hops` links in a row, and a router at every joint.
 
     The hosts have their duties as names; the routers are r1, r2 and so on. Hop n has the subnet
     10.0.n.0/24. Every link uses `wire`, or is a plain one without it.
@@ -35,9 +41,10 @@ def make_chain(hops: int, wire: Wire | None = None, *, first: str = "client", la
 
 def make_star(name: str, wires: Mapping[str, Wire | None],
               duties: Callable[[str], list[str]]) -> Network:
-    """Build a router with one node on each wire, by the node's name.
+    """Build a network of a router with one node on each of its wires.
 
-    Node n has the subnet 10.0.n.0/24. None is a wire that takes no time.
+    `wires` maps the nodes' names to wires. Node n has the subnet 10.0.n.0/24. A wire of None takes
+    no time.
     """
     router = Node([ROUTER], {}, forwarding=True)
     nodes, links = {ROUTER: router}, []
@@ -53,8 +60,8 @@ def make_star(name: str, wires: Mapping[str, Wire | None],
 def add_hosts_behind(network: Network, agent: str, hosts: Mapping[str, Sequence[str]]) -> Network:
     """Return a network with further hosts, each on a plain wire at a home agent.
 
-    `hosts` are duties by the host's name. Their subnets are the last ones of the agent's prefix,
-    so its tunnels reach them, too.
+    `hosts` are duties by the host's name. Their subnets are the last ones of the agent's prefix, so
+    its tunnels reach them, too.
 
     Raises:
         ValueError: The network has a node of one of these names.
@@ -75,12 +82,12 @@ def add_hosts_behind(network: Network, agent: str, hosts: Mapping[str, Sequence[
 
 
 def make_link(left: str, right: str, wire: Wire | None = None) -> Link:
-    """Return a link between two `node/interface` ends with a wire's figures."""
+    """Return a link between two `node/interface` ends, with the rate and delay of a wire."""
     return Link([left, right], **(wire.effect if wire else {}))
 
 
 def _in_a_chain(number: int, hops: int, duty: str) -> Node:
-    """Return node `number` of a chain.
+    """Return the host or router with a number in a chain of nodes.
 
     Hop `number` is on its left, the next hop on its right.
     """

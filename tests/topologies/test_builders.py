@@ -24,13 +24,13 @@ from guest import image
 from guest.boot import boot_guest
 from harness import secrets
 from harness.commands import doctor, run
-from harness.engine import builders, machine, setup, testbed
-from harness.engine.code import give_code
+from harness.engine import machine, setup, testbed
+from harness.engine.machine import link_worker_code
 from harness.errors import UserError
 from harness.render import Renderer
-from measure.record import Record
+from measure.records.record import Record
 from plans import body, plan_of
-from topologies import hwsim_mgmt
+from topologies import hwsim
 from topologies.builders import MININET, MININET_WIFI, NAMES
 from topologies.loader import load_scenario, to_json
 from topologies.model import ACCESS_POINT, STATION, Node
@@ -59,7 +59,7 @@ def images(*variants: str) -> Callable[..., SimpleNamespace | None]:
 def test_the_first_that_works_is_taken(monkeypatch, built, asked, chosen) -> None:
     """In guests a builder works where its image is built; the plain one can always be built."""
     monkeypatch.setattr(image, "find_image", images(*built))
-    assert builders.choose_builder(asked, "guest") == chosen
+    assert setup.choose_builder(asked, "guest") == chosen
 
 
 @pytest.mark.parametrize("arguments", [["--dry-run"], ["--dry-run", "--clock", "virtual"]])
@@ -102,19 +102,19 @@ def test_on_the_host_its_own_python_is_asked(monkeypatch, tmp_path: Path, said, 
     python = tmp_path / "python3"
     python.write_text(f"#!/bin/sh\ncat <<'X'\n{said}\nX\n")
     python.chmod(0o755)
-    monkeypatch.setattr(builders, "TESTBED_PYTHON", python)
-    assert builders.working_builders("host") == works
+    monkeypatch.setattr(setup, "TESTBED_PYTHON", python)
+    assert setup.list_working_builders("host") == works
     if works == [MININET]:
-        lack = builders.missing_by_builder("host")[MININET_WIFI]
+        lack = setup.find_missing_by_builder("host")[MININET_WIFI]
         assert "No module named 'mn_wifi'" in lack
         assert "provision --on host --mininet-wifi" in lack
 
 
 def test_on_a_host_without_a_testbed(monkeypatch, tmp_path: Path) -> None:
     """Nothing works there, and it is said how to get it."""
-    monkeypatch.setattr(builders, "TESTBED_PYTHON", tmp_path / "none")
-    assert builders.working_builders("host") == []
-    assert "'sudo ./qop provision --on host'" in builders.missing_by_builder("host")[MININET]
+    monkeypatch.setattr(setup, "TESTBED_PYTHON", tmp_path / "none")
+    assert setup.list_working_builders("host") == []
+    assert "'sudo ./qop provision --on host'" in setup.find_missing_by_builder("host")[MININET]
 
 
 @pytest.mark.parametrize("built", [(image.PLAIN,), (image.PLAIN, image.MININET_WIFI)])
@@ -138,8 +138,8 @@ def test_without_an_image_only_the_plain_one_is_built(monkeypatch) -> None:
                         or SimpleNamespace(key=how["variant"]))
     monkeypatch.setattr(setup, "EmbeddedMachine", lambda found: found)
     with pytest.raises(UserError, match="provision --mininet-wifi"):
-        setup.embedded_machine(MININET_WIFI)
-    setup.embedded_machine(MININET)
+        setup.make_embedded_machine(MININET_WIFI)
+    setup.make_embedded_machine(MININET)
     assert built == [image.PLAIN]
 
 
@@ -154,7 +154,7 @@ def test_without_an_image_only_the_plain_one_is_built(monkeypatch) -> None:
 ])
 def test_options_of_hwsim_mgmt(argv: list[str], expected: dict[str, Any]) -> None:
     """The calls that Mininet-WiFi makes."""
-    found = vars(hwsim_mgmt.parse_arguments(argv))
+    found = vars(hwsim.parse_arguments(argv))
     assert {name: found[name] for name in expected} == expected
 
 
@@ -162,7 +162,7 @@ def test_options_of_hwsim_mgmt(argv: list[str], expected: dict[str, Any]) -> Non
 def test_wrong_options_of_hwsim_mgmt(argv: list[str], capsys) -> None:
     """What is missing or does not go together is said, and nothing is done."""
     with pytest.raises(SystemExit) as ended:
-        hwsim_mgmt.parse_arguments(argv)
+        hwsim.parse_arguments(argv)
     assert ended.value.code == 2
     assert "hwsim_mgmt: error: " in capsys.readouterr().err
 
@@ -170,7 +170,7 @@ def test_wrong_options_of_hwsim_mgmt(argv: list[str], capsys) -> None:
 def test_a_machine_without_hwsim_mgmt_gets_ours(monkeypatch, tmp_path: Path) -> None:
     """It is found and runs as long as it is needed; a machine's own goes before it."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    with hwsim_mgmt.put_into_path():
+    with hwsim.put_into_path():
         done = subprocess.run(["hwsim_mgmt", "-c"], capture_output=True, text=True, check=False)
         assert (done.returncode, "-c needs a name" in done.stderr) == (2, True)
     assert os.environ["PATH"] == "/usr/bin:/bin"
@@ -178,7 +178,7 @@ def test_a_machine_without_hwsim_mgmt_gets_ours(monkeypatch, tmp_path: Path) -> 
     own.write_text("#!/bin/sh\necho own\n")
     own.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    with hwsim_mgmt.put_into_path():
+    with hwsim.put_into_path():
         assert subprocess.check_output(["hwsim_mgmt"], text=True) == "own\n"
 
 
@@ -251,7 +251,7 @@ def builder(request: pytest.FixtureRequest) -> str:
 
 def there(name: str) -> str:
     """A builder, if guests have it."""
-    if lack := builders.missing_by_builder("guest")[name]:
+    if lack := setup.find_missing_by_builder("guest")[name]:
         pytest.skip(f"{name}: {lack}")
     return name
 
@@ -270,7 +270,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[
 
 
 async def _look_at(name: str, scenario: str, work: Path) -> dict[str, Seen]:
-    embedded = setup.embedded_machine(name)
+    embedded = setup.make_embedded_machine(name)
     plan = plan_of("P1", scenario, builder=name)
     [planned] = plan.testbeds.values()
     made = secrets.make_secrets()
@@ -454,11 +454,11 @@ async def in_guest(name: str, script: str, folder: Path) -> list[str]:
     """The lines that a script of the worker's Python prints in a builder's guest."""
     job = folder / "job"
     job.mkdir()
-    give_code(job)
+    link_worker_code(job)
     (job / "script.py").write_text(script)
     (job / "network.json").write_text(json.dumps(to_json(load_scenario("N2").network)))
     async with asyncio.timeout(300), await boot_guest(
-            setup.embedded_machine(name).image, job, console_log=folder / "console.log",
+            setup.make_embedded_machine(name).image, job, console_log=folder / "console.log",
             scratch=folder / "scratch",
             command=["/opt/qop/venv/bin/python3", "/host/script.py"]) as guest:
         guest.stdin.close()
@@ -471,13 +471,13 @@ async def in_guest(name: str, script: str, folder: Path) -> list[str]:
 HELPER = """
 import os, subprocess
 from pathlib import Path
-from topologies import hwsim_mgmt
+from topologies import hwsim
 def call(*argv):
     done = subprocess.run(["hwsim_mgmt", *argv], capture_output=True, text=True)
     print(done.returncode, (done.stdout + done.stderr).strip())
 def radios():
     print(*sorted(os.listdir("/sys/class/ieee80211")))
-with hwsim_mgmt.put_into_path():
+with hwsim.put_into_path():
     call("-c", "-n", "mn00001p00s00")
     call("-c", "-n", "mn00001p01s01")
     radios()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import importlib.util
@@ -15,14 +14,17 @@ from typing import Any
 
 import pytest
 
-from harness.selftest import contention, outside, two_hops, two_stations
-from topologies import dcf, loader, reading
+from bench import dcf as bench_dcf
+from bench import ns3_comparison
+from topologies import loader, queueing_disciplines, yaml_reader
 from topologies.loader import load_medium
-from topologies.timing import Medium
+from topologies.medium_model import Medium
 
-NS3 = contention.ns3_answers()
+NS3 = bench_dcf.read_ns3_answers()
 MEDIA = [name for name in loader.medium_names()
-         if not name.startswith("802.11n") and load_medium(name).signal is None]
+         if not name.startswith("802.11n") and not load_medium(name).phy
+         and load_medium(name).signal is None]
+AGGREGATED = [name for name in loader.medium_names() if load_medium(name).aggregate > 1]
 
 
 @pytest.fixture(scope="session")
@@ -30,22 +32,23 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The guest's air as a program."""
     if not shutil.which("cc"):
         pytest.skip("no C compiler")
-    return contention.compile_trial(tmp_path_factory.mktemp("dcf"))
+    return bench_dcf.compile_dcf_program(tmp_path_factory.mktemp("dcf"))
 
 
 @pytest.fixture(scope="session")
 def like_ns3(program: Path) -> Path:
     """The same with what ns-3 does otherwise."""
-    return contention.compile_trial(program.parent, like_ns3=True)
+    return bench_dcf.compile_dcf_program(program.parent, like_ns3=True)
 
 
 def run(program: Path, medium: Medium, payload_bytes: int, **settings: float) -> dict[str, float]:
     """A cell of stations in the guest's air."""
-    return contention.run_trial(program,
-                                {**contention.frame_settings(medium, payload_bytes), **settings})
+    return bench_dcf.run_dcf_program(program,
+                                     {**bench_dcf.make_frame_settings(medium, payload_bytes),
+                                      **settings})
 
 
-def heard(stations: int, between: int = 1000, of_first: int = 1000) -> contention.Powers:
+def heard(stations: int, between: int = 1000, of_first: int = 1000) -> bench_dcf.Powers:
     """Powers in a cell whose station 0 receives: of stations among each other, and of the first.
 
     Station 0 hears each, and each hears it, at 1000; 100 is what is heard at all.
@@ -56,11 +59,12 @@ def heard(stations: int, between: int = 1000, of_first: int = 1000) -> contentio
             if sender != listener}
 
 
-def placed(program: Path, powers: contention.Powers, stations: int,
+def placed(program: Path, powers: bench_dcf.Powers, stations: int,
            **settings: float) -> dict[str, Any]:
     """Stations of 802.11b-short that send to station 0, where powers are these."""
-    return contention.run_trial(program, {
-        **contention.frame_settings(load_medium("802.11b-short"), 1470), "stations": stations + 1,
+    return bench_dcf.run_dcf_program(program, {
+        **bench_dcf.make_frame_settings(load_medium("802.11b-short"), 1470), "stations": stations
+        + 1,
         "receives": 1, "senses": 100, "seconds": 40, **settings}, powers)
 
 
@@ -101,13 +105,14 @@ def test_beacons_take_their_time(program: Path) -> None:
     assert (beacon_us + 50) / 102.4e3 < 1 - having / without < (beacon_us + 2 * 360) / 102.4e3
 
 
-@pytest.mark.parametrize("name", ["802.11n-aggregated", "802.11n-300"])
-@pytest.mark.parametrize("together", [2, 8, 32])
+@pytest.mark.parametrize("name", AGGREGATED)
+@pytest.mark.parametrize("together", [2, 8, 64])
 def test_aggregates_are_as_long_as_their_parts(program: Path, name: str, together: int) -> None:
     """A lone sender's frames a second: one preamble, one backoff, one acknowledgement for all."""
     medium = load_medium(name)
-    measured = contention.run_trial(program, {
-        **contention.aggregation_settings(medium, 1470), "aggregate": together, "stations": 1,
+    together = min(together, medium.queue_frames)
+    measured = bench_dcf.run_dcf_program(program, {
+        **bench_dcf.make_aggregation_settings(medium, 1470), "aggregate": together, "stations": 1,
         "seconds": 20})
     shorter = dataclasses.replace(medium, aggregate=together)
     assert measured["delivered_per_s"] == pytest.approx(
@@ -125,9 +130,52 @@ def test_ceilings_of_aggregates_by_hand(name: str, mbps: float) -> None:
     assert medium.udp_ceiling_bps(1470) == pytest.approx(mbps * 1e6, rel=0.01)
 
 
+@pytest.mark.parametrize("name", ["802.11ac", "802.11ax"])
+def test_aggregates_of_short_frames_are_spaced(program: Path, name: str) -> None:
+    """Frames of 100 bytes begin 8 us apart, so that an aggregate is longer than their bytes."""
+    medium = load_medium(name)
+    measured = bench_dcf.run_dcf_program(program, {
+        **bench_dcf.make_aggregation_settings(medium, 100), "stations": 1, "seconds": 5})
+    assert measured["delivered_per_s"] == pytest.approx(1e6 / medium.delivery_us(136), rel=0.005)
+    assert measured["delivered_per_s"] < 0.75e6 / dataclasses.replace(
+        medium, mpdu_spacing_us=0.0).delivery_us(136)
+
+
+@pytest.mark.parametrize("stations", [1, 2, 5, 10])
+@pytest.mark.parametrize("name", AGGREGATED)
+def test_saturation_with_aggregates_is_the_models(program: Path, name: str,
+                                                  stations: int) -> None:
+    """Frames a second and collisions of full aggregates: Bianchi's model, of two the exact one."""
+    medium = load_medium(name)
+    model = ns3_comparison.solve_model(medium, 1470, stations)
+    together = medium.frames_together(1470 + 36)
+    # Of long aggregates there are few in a second, and collisions are counted in aggregates.
+    seconds = 4e4 * together / model.delivered_per_s
+    measured = bench_dcf.run_dcf_program(program, {
+        **bench_dcf.make_aggregation_settings(medium, 1470), "stations": stations,
+        "seconds": seconds})
+    assert measured["delivered_per_s"] == pytest.approx(model.delivered_per_s, rel=0.01)
+    assert measured["collision_share"] == pytest.approx(model.collision_share, rel=0.03)
+
+
+@pytest.mark.parametrize("row", bench_dcf.read_ns3_aggregates(),
+                         ids=lambda row: "{medium}-{stations}".format(**row))
+def test_aggregates_as_ns3(program: Path, row: dict[str, Any]) -> None:
+    """Within 1 % of ns-3's frames a second, and of its collisions within their chance.
+
+    ns-3's frames last as long as those here, with its preambles and its block acknowledgement.
+    """
+    settings, lasts_us = bench_dcf.make_ns3_aggregation_settings(row)
+    assert lasts_us == pytest.approx(row["frame_us"], abs=0.05)
+    measured = bench_dcf.run_dcf_program(program, {
+        **settings, "stations": row["stations"], "seconds": row["seconds"]})
+    assert measured["delivered_per_s"] == pytest.approx(row["delivered_per_s"], rel=0.01)
+    assert measured["collision_share"] == pytest.approx(row["collision_share"], rel=0.06, abs=0.002)
+
+
 def test_an_air_of_queues_has_nothing_that_contention_is_asked_for() -> None:
     """Where no kernel of ours is, a medium with positions is one without, and can be made."""
-    turns = load_medium("802.11b-positions").in_turns
+    turns = load_medium("802.11b-positions").without_contention
     assert (turns.air, turns.signal, turns.management, turns.beacon_bytes) == (
         "queue", None, False, 0)
 
@@ -135,8 +183,9 @@ def test_an_air_of_queues_has_nothing_that_contention_is_asked_for() -> None:
 def test_only_what_was_lost_is_sent_again(program: Path) -> None:
     """One frame in ten lost: a block acknowledgement repeats those, and not what came."""
     medium = load_medium("802.11n-aggregated")
-    cell = {**contention.aggregation_settings(medium, 1470), "stations": 1, "seconds": 20}
-    whole, lossy = (contention.run_trial(program, {**cell, "loss": loss}) for loss in (0.0, 0.1))
+    cell = {**bench_dcf.make_aggregation_settings(medium, 1470), "stations": 1, "seconds": 20}
+    whole, lossy = (bench_dcf.run_dcf_program(program, {**cell, "loss": loss}) for loss
+                    in (0.0, 0.1))
     assert 0.88 < lossy["delivered_per_s"] / whole["delivered_per_s"] < 0.9
     assert lossy["given_up"] == 0
 
@@ -150,7 +199,7 @@ def test_saturation_is_the_models(program: Path, name: str, stations: int) -> No
     """
     medium = load_medium(name)
     for payload_bytes in (64, 1470):
-        model = outside.solve_model(medium, payload_bytes, stations)
+        model = ns3_comparison.solve_model(medium, payload_bytes, stations)
         # Two collide seldom; short frames on a quick channel are soon many enough.
         seconds = min(100, 1e5 / model.delivered_per_s) * (4 if stations == 2 else 1)
         measured = run(program, medium, payload_bytes, stations=stations, seconds=seconds)
@@ -165,10 +214,10 @@ def test_two_are_not_independent() -> None:
     """
     medium = load_medium("802.11g")
     exact, model = (of(medium, 1470) for of in (
-        two_stations.solve_saturated, lambda *cell: contention.solve_bianchi(*cell, 2)))
+        bench_dcf.solve_saturated, lambda *cell: bench_dcf.solve_bianchi(*cell, 2)))
     assert 1.05 < exact.collision_share / model.collision_share < 1.15
     without = dataclasses.replace(medium, cw_min=0, cw_max=0, retries=0)
-    assert two_stations.solve_saturated(without, 1470) == two_stations.Saturation(0.0, 1.0)
+    assert bench_dcf.solve_saturated(without, 1470) == bench_dcf.Saturation(0.0, 1.0)
 
 
 def test_two_that_draw_from_two_slots_by_hand() -> None:
@@ -179,9 +228,9 @@ def test_two_that_draw_from_two_slots_by_hand() -> None:
     comes first, and 1 is left. So half of all rounds are collisions.
     """
     medium = dataclasses.replace(load_medium("802.11g"), cw_min=1, cw_max=1, retries=0)
-    exact = two_stations.solve_saturated(medium, 1470)
+    exact = bench_dcf.solve_saturated(medium, 1470)
     assert exact.collision_share == pytest.approx(2 / 3)
-    own = contention.frame_settings(medium, 1470)
+    own = bench_dcf.make_frame_settings(medium, 1470)
     # Where one has 1 left, half pass that slot; of those in which both draw, a quarter.
     slots = 0.5 * 0.5 + 0.5 * (0.25 + own["timeout_slots"])
     mean_ns = (own["difs_ns"] + own["frame_ns"] + slots * own["slot_ns"]
@@ -193,8 +242,8 @@ def test_one_station_is_the_ceiling() -> None:
     """The model of one station is the maximum of Jun, Peddabachagari and Sichitiu."""
     for name in MEDIA:
         medium = load_medium(name)
-        assert contention.solve_bianchi(medium, 1470,
-                                        1).delivered_per_s * 1470 * 8 == pytest.approx(
+        assert bench_dcf.solve_bianchi(medium, 1470,
+                                       1).delivered_per_s * 1470 * 8 == pytest.approx(
             medium.udp_ceiling_bps(1470), rel=1e-5)
 
 
@@ -208,42 +257,43 @@ def test_as_ns3(program: Path, like_ns3: Path, row: dict[str, Any]) -> None:
     out takes up to 4 %, nothing where this does as ns-3. `load` is a share of what saturated
     stations get together.
     """
-    said = outside.compare_with_ns3(program, row)
-    within = {**dict.fromkeys(outside.SATURATED, 0.02), **dict.fromkeys(outside.DELAYS, 0.05)}
-    for name in outside.DELAYS if row["load"] else said:
+    said = ns3_comparison.compare_with_ns3(program, row)
+    within = {**dict.fromkeys(ns3_comparison.SATURATED, 0.02),
+              **dict.fromkeys(ns3_comparison.DELAYS, 0.05)}
+    for name in ns3_comparison.DELAYS if row["load"] else said:
         assert abs(said[name].apart) < within[name] + said[name].chance
     assert said["delivered_per_s"].chance < 0.02
     if row["load"] == 0.9:
-        said = outside.compare_with_ns3(like_ns3, row)
+        said = ns3_comparison.compare_with_ns3(like_ns3, row)
     if row["load"]:
         assert abs(said["delay_mean_us"].apart) < within["delay_mean_us"]
 
 
-@pytest.mark.parametrize("cell", two_hops.read_answers(),
+@pytest.mark.parametrize("cell", ns3_comparison.read_two_hop_answers(),
                          ids=lambda cell: "{medium}-{payload_bytes}".format(**cell.row))
-def test_two_hops_as_ns3(program: Path, cell: two_hops.TwoHops) -> None:
+def test_two_hops_as_ns3(program: Path, cell: ns3_comparison.TwoHopAnswers) -> None:
     """Through an access point within 1 % of ns-3, where frames last as long as here.
 
     Its queue fills as fast as it empties, so at times it has nothing to send: it carries less than
     half of what two senders get that always have a frame.
     """
-    medium = contention.as_ns3(cell.row)
-    own = contention.frame_settings(medium, cell.row["payload_bytes"])
+    medium = bench_dcf.to_ns3_medium(cell.row)
+    own = bench_dcf.make_frame_settings(medium, cell.row["payload_bytes"])
     # ns-3 has whole microseconds of a frame.
     assert (cell.row["frame_us"], cell.row["ack_us"]) == pytest.approx(
         (own["frame_ns"] / 1e3, medium.ack_us), abs=0.5)
     assert len(cell.per_s) > 2 and cell.error < 0.003
-    runs = [two_hops.run_outside(program, cell.row, seed) for seed in two_hops.SEEDS]
+    runs = [ns3_comparison.run_two_hops(program, cell.row, seed) for seed in ns3_comparison.SEEDS]
     relayed_per_s = sum(run["relayed_per_s"] for run in runs) / len(runs)
     assert relayed_per_s == pytest.approx(cell.mean_per_s, rel=0.01)
-    halved = two_stations.solve_saturated(medium, cell.row["payload_bytes"]).delivered_per_s / 2
+    halved = bench_dcf.solve_saturated(medium, cell.row["payload_bytes"]).delivered_per_s / 2
     assert 0.98 < relayed_per_s / halved < 0.998
 
 
 def test_an_access_point_relays_what_it_is_brought(program: Path) -> None:
     """With room for two frames it drops more of them, and carries less."""
-    cell = contention.frame_settings(load_medium("802.11g"), 1470)
-    usual, cramped = (contention.run_trial(program, {
+    cell = bench_dcf.make_frame_settings(load_medium("802.11g"), 1470)
+    usual, cramped = (bench_dcf.run_dcf_program(program, {
         **cell, "stations": 2, "relays": 1, "seconds": 20, "queue_frames": room})
         for room in (50, 2))
     for said in (usual, cramped):
@@ -257,13 +307,14 @@ def test_what_ns3_does_otherwise(program: Path, like_ns3: Path) -> None:
 
     Frames come to both at the same times, a million of them.
     """
-    core = (contention.SOURCE.parents[1] / contention.CORE).read_text()
-    assert core.count(contention.OVERTAKEN[0]) == 1
+    core = (bench_dcf.SOURCE.parents[1] / bench_dcf.CORE).read_text()
+    assert core.count(bench_dcf.OVERTAKEN[0]) == 1
     [row] = [row for row in NS3 if (row["medium"], row["load"]) == ("802.11g", 0.9)]
-    settings = {**contention.frame_settings(contention.as_ns3(row), row["payload_bytes"]),
+    settings = {**bench_dcf.make_frame_settings(bench_dcf.to_ns3_medium(row),
+                                                row["payload_bytes"]),
                 "stations": row["stations"], "gap_ns": row["gap_s"] * 1e9,
                 "seconds": 1e6 / row["delivered_per_s"]}
-    here, as_ns3 = (contention.run_trial(of, settings)["delay_mean_us"] for of
+    here, as_ns3 = (bench_dcf.run_dcf_program(of, settings)["delay_mean_us"] for of
                     in (program, like_ns3))
     assert 1.02 < here / as_ns3 < 1.07
 
@@ -301,7 +352,7 @@ def test_what_a_file_says_is_heeded(program: Path, changes: dict[str, Any], shar
     usual, changed = (run(program, air, 1470, stations=10, seconds=30)["delivered_per_s"]
                       for air in (medium, dataclasses.replace(medium, **changes)))
     assert changed < share * usual
-    assert changed == pytest.approx(contention.solve_bianchi(
+    assert changed == pytest.approx(bench_dcf.solve_bianchi(
         dataclasses.replace(medium, **changes), 1470, 10).delivered_per_s, rel=0.015)
 
 
@@ -316,21 +367,38 @@ def test_losses_and_retries(program: Path) -> None:
 def test_the_kernel_is_told_what_the_file_says() -> None:
     """Options are where dcf_netlink.h has them, as long as the C structures are."""
     medium = dataclasses.replace(load_medium("802.11g"), loss_percent=50)
-    request = dcf.build_request(7, 1 << 16, dcf.DcfChannel(
-        medium, stations=6, access_points=(3, 4), cipher_bytes=8, queue_frames=50, seed=9))
-    length, kind, flags = struct.unpack_from("=IHH", request)
-    assert (length, kind, flags) == (len(request), 36, 0x605)
-    assert request[36:44] == struct.pack("=HH4s", 8, 1, b"dcf\0")
-    told_bytes, timing_bytes = 4 + 144, 4 + 80
-    assert struct.unpack_from("=HHHH", request, 44) == (
+    request = queueing_disciplines.build_dcf_request(7, 1 << 16, queueing_disciplines.DcfChannel(
+        medium, stations=6, access_points=(3, 4), cipher_bytes=8, seed=9))
+    assert (request.kind, request.flags) == (36, 0x604)
+    body = request.body
+    assert body[20:28] == struct.pack("=HH4s", 8, 1, b"dcf\0")
+    told_bytes, timing_bytes = 4 + 144, 4 + 96
+    assert struct.unpack_from("=HHHH", body, 28) == (
         4 + told_bytes + timing_bytes, 0x8002, told_bytes, 1)
-    told = struct.unpack_from("=11Q10IIIQ", request, 52)
+    told = struct.unpack_from("=11Q10IIIQ", body, 36)
     assert told == (9000, 28000, 0, 4000, 10000 + 34000, 0, 10000, 10000 + 38000, 0, 0, 0,
-                    15, 1023, 6, 0x80000000, 50, 4, 0, 1, 8 * 65535, 0, 6, 0, 9)
-    assert struct.unpack_from("=HH", request, 196) == (timing_bytes, 2)
-    timing = struct.unpack_from("=QQIII4xQQIII4xQi4x", request, 200)
-    assert timing == (26000, 54_000_000, 216, 4000, 22, 26000, 6_000_000, 24, 4000, 22,
-                      0b1100, 28 + 8 + 8 - 14)
+                    15, 1023, 6, 0x80000000, 50, 4, 0, 1, 0, 0, 6, 0, 9)
+    assert struct.unpack_from("=HH", body, 180) == (timing_bytes, 2)
+    timing = struct.unpack_from("=QQ6IQQ6IQii", body, 184)
+    assert timing == (26000, 54_000_000, 216, 4000, 22, 0, 8 * 65535, 0,
+                      26000, 6_000_000, 24, 4000, 22, 0, 0, 0, 0b1100, 28 + 8 + 8 - 14,
+                      28 + 8 + 8 - 14)
+
+
+def test_the_kernel_is_told_of_aggregates() -> None:
+    """Rates with their limits, of frames to all OFDM's, and that a lone frame has a delimiter."""
+    medium = load_medium("802.11ac")
+    body = queueing_disciplines.build_dcf_request(7, 1 << 16, queueing_disciplines.DcfChannel(
+        medium, stations=6, access_points=(3,), cipher_bytes=16, more_group_bytes=4, seed=9)).body
+    told = struct.unpack_from("=11Q10IIIQ", body, 36)
+    assert told[:8] == (9000, 43000, 0, 4000, 16000 + 28000, 0, 16000, 16000 + 32000)
+    assert told[11:20] == (15, 1023, 6, 0, 256, 5, 0, 64, 1)
+    timing = struct.unpack_from("=QQ6IQQ6IQii", body, 184)
+    # (5484 - 44) us are 1360 steps of 4 us: 1511 symbols of 3120 bits, less SERVICE and tail.
+    longest_bits = (1511 * 3120 - 28) // 32 * 32
+    assert timing[:8] == (44000, 866_666_667, 3120, 3600, 28, 4000, longest_bits, 8 * 868)
+    assert timing[8:16] == (20000, 6_000_000, 24, 4000, 22, 0, 0, 0)
+    assert timing[16:] == (0b100, 30 + 8 + 16 - 14, 28 + 8 + 16 + 4 - 14)  # TKIP for frames to all
 
 
 def test_the_kernel_is_told_where_stations_are() -> None:
@@ -339,22 +407,25 @@ def test_the_kernel_is_told_where_stations_are() -> None:
     assert medium.signal is not None
     near, far = (medium.signal.received_dbm(metres, 2.412e9) for metres in (10, 70))
     powers = {(3, 4): near, (4, 3): near, (3, 5): far, (5, 3): far}
-    channel = dcf.DcfChannel(medium, stations=5, access_points=(3,), cipher_bytes=0,
-                             queue_frames=50, seed=9, received_dbm=powers, links=((4, 3), (5, 3)),
-                             addresses={3: "02:00:00:00:a0:00"})
-    request = dcf.build_request(7, 1 << 16, channel)
-    at = 200 + 80
+    channel = queueing_disciplines.DcfChannel(medium, stations=5, access_points=(3,),
+                                              cipher_bytes=0,
+                                              seed=9, received_dbm=powers,
+                                              links=((4, 3), (5, 3)),
+                                              addresses={3: "02:00:00:00:a0:00"})
+    request = queueing_disciplines.build_dcf_request(7, 1 << 16, channel).body
+    at = 184 + 96
     assert struct.unpack_from("=HH", request, at) == (4 + 25 * 8, 3)
     rows = struct.unpack_from("=25Q", request, at + 4)
-    assert rows[2 * 5 + 3] == dcf.power_units(near) > rows[2 * 5 + 4] == dcf.power_units(far) > 0
+    assert rows[2 * 5 + 3] == queueing_disciplines.power_units(near) > rows[
+        2 * 5 + 4] == queueing_disciplines.power_units(far) > 0
     assert rows[0] == 0
     at += 4 + 25 * 8
-    assert struct.unpack_from("=HH", request, at) == (4 + 2 * 176, 4)
+    assert struct.unpack_from("=HH", request, at) == (4 + 2 * 184, 4)
     for number, (station, rate_bps) in enumerate(((4, 11_000_000), (5, 2_000_000))):
-        link = struct.unpack_from("=IIQQIII4x33I", request, at + 4 + 176 * number)
+        link = struct.unpack_from("=IIQQ6I33I", request, at + 4 + 184 * number)
         assert (link[0], link[1], link[3]) == (station, 3, rate_bps)
-        assert list(link[7:]) == sorted(link[7:])
-    at += 4 + 2 * 176
+        assert list(link[10:]) == sorted(link[10:])
+    at += 4 + 2 * 184
     assert struct.unpack_from("=HH", request, at) == (4 + 5 * 8, 5)
     assert request[at + 4 + 16:at + 4 + 22] == bytes.fromhex("02000000a000")
 
@@ -367,13 +438,11 @@ def test_what_the_kernel_refuses_is_one_line(monkeypatch, number: int, said: str
     def refuse(*_: object) -> None:
         raise OSError(number, "refused")
 
-    monkeypatch.setattr(dcf.rtnetlink, "route_socket",
-                        lambda *_: contextlib.nullcontext((None, 1)))
-    monkeypatch.setattr(dcf.rtnetlink, "send_request", refuse)
+    monkeypatch.setattr(queueing_disciplines, "send_request", refuse)
     with pytest.raises(RuntimeError, match=said) as caught:
-        dcf.make_channel(1, "air1", 1 << 16, dcf.DcfChannel(
+        queueing_disciplines.make_channel(1, "air1", 1 << 16, queueing_disciplines.DcfChannel(
             load_medium("802.11g"), stations=51, access_points=(3,), cipher_bytes=0,
-            queue_frames=50, seed=1))
+            seed=1))
     assert "\n" not in str(caught.value)
 
 
@@ -397,7 +466,7 @@ def test_what_the_kernel_refuses_is_one_line(monkeypatch, number: int, said: str
 def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     """What no channel can be is refused where it is read."""
     field = line.partition(":")[0]
-    text = (reading.ROOT / "media" / "802.11g.yml").read_text()
+    text = (yaml_reader.ROOT / "media" / "802.11g.yml").read_text()
     (tmp_path / "bad.yml").write_text("\n".join(
         line if entry.startswith(f"{field}:") else entry for entry in text.splitlines()) + "\n")
     with pytest.raises(loader.TopologyError, match=said) as caught:
@@ -409,7 +478,7 @@ def test_bad_media_are_one_line(tmp_path: Path, line: str, said: str) -> None:
 @pytest.mark.parametrize("name", ["802.11b-positions", "802.11g-positions"])
 def test_media_with_beacons_have_rates(tmp_path: Path, name: str, field: str) -> None:
     """A beacon at 0 bit/s, or as acknowledgements are sent at none, ended in a traceback."""
-    text = (reading.ROOT / "media" / f"{name}.yml").read_text()
+    text = (yaml_reader.ROOT / "media" / f"{name}.yml").read_text()
     (tmp_path / "bad.yml").write_text("\n".join(
         line for line in text.splitlines()
         if not line.startswith(("basic_rate_bps:", f"{field}:"))) + f"\n{field}: 0\n")
@@ -425,7 +494,7 @@ def test_media_with_beacons_have_rates(tmp_path: Path, name: str, field: str) ->
 def test_signals_that_no_radio_has_are_one_line(tmp_path: Path, line: str, said: str) -> None:
     """Powers that no number holds ended in a traceback, later."""
     field = line.partition(":")[0]
-    body = [entry for entry in (reading.ROOT / "media/802.11b-positions.yml").read_text()
+    body = [entry for entry in (yaml_reader.ROOT / "media/802.11b-positions.yml").read_text()
             .splitlines() if entry.strip().partition(":")[0] != field]
     at = next(n for n, entry in enumerate(body) if entry.startswith("signal:")) + 1
     (tmp_path / "bad.yml").write_text("\n".join([*body[:at], f"  {line}", *body[at:]]) + "\n")
@@ -444,11 +513,12 @@ def test_ns3_answers_as_recorded(tmp_path: Path) -> None:
     linked = [f"-l:{name}" for name in libraries if name.rsplit("-", 1)[1] in {
         f"{part}.so" for part in ("core", "network", "wifi", "mobility", "propagation", "antenna",
                                   "spectrum", "stats")}]
-    subprocess.run(["c++", "-std=c++2b", "-O1", f"-I{place}/include", str(contention.NS3_SOURCE),
+    subprocess.run(["c++", "-std=c++2b", "-O1", f"-I{place}/include", str(bench_dcf.NS3_SOURCE),
                     "-o", str(tmp_path / "cell"), f"-L{place}/lib64", *linked,
                     f"-Wl,-rpath,{place}/lib64"], check=True)
     for row in (next(row for row in NS3 if not row["load"] and row["stations"] == 10),
-                next(rows[0] for rows in contention.ns3_runs(hops=2) if rows[0]["seconds"] < 10)):
+                next(rows[0] for rows in bench_dcf.read_ns3_runs(hops=2)
+                     if rows[0]["seconds"] < 10)):
         said = subprocess.run([str(tmp_path / "cell"), f"--hops={row.get('hops', 1)}", *(
             f"--{name}={row[key]}" for name, key in (
                 ("medium", "medium"), ("payload", "payload_bytes"), ("stations", "stations"),

@@ -17,14 +17,13 @@ import yaml  # type: ignore[import-untyped,unused-ignore]
 from conftest import PROJECT
 from harness.render import make_inventory
 from policies import load_named
-from studies.qop2007 import matrix
-from topologies import adjustments, dcf, medium, wires
+from studies.qop2007 import cells
+from topologies import loader, medium, queueing_disciplines
 from topologies.device import Device, Work
 from topologies.loader import load_medium, load_scenario, to_json
 from topologies.medium import Transmitters
+from topologies.medium_model import QUEUE, Signal
 from topologies.model import Interface, Link, Medium, Mobility, Network, Node, Scenario, Wire
-from topologies.signal import Signal
-from topologies.timing import QUEUE
 
 Document = dict[str, Any]
 PLACED = load_medium("802.11g-positions")
@@ -55,15 +54,17 @@ def blueprint(scenario: Scenario) -> str:
     """What is built of a scenario and told to who measures in it, as one text."""
     network = scenario.network
     return json.dumps([
-        make_inventory(network), [(link.ends, link.mtu_bytes, [
-            wires.wire_commands(link, end.partition("/")[2]) for end in link.ends])
+        make_inventory(network),
+        [network.fails_over(name) for name in network.of_duty("access_point")],
+        [(link.ends, link.mtu_bytes, [
+            queueing_disciplines.wire_commands(link, end.partition("/")[2]) for end in link.ends])
             for link in network.links],
         {name: [{port: to_json(interface) for port, interface in node.interfaces.items()},
                 node.gateway, node.routes, node.forwarding]
          for name, node in network.nodes.items()},
         {name: to_json(device) for name, device in network.devices.items()},
         [scenario.mobile_node, scenario.peer, scenario.home, scenario.access_point,
-         scenario.foreign_agent, matrix.roaming_mode(load_named("M2"), scenario),
+         scenario.foreign_agent, cells.roaming_mode(load_named("M2"), scenario),
          scenario.is_placed],
         channel_of(network, PLACED)], sort_keys=True)
 
@@ -71,11 +72,11 @@ def blueprint(scenario: Scenario) -> str:
 def channel_of(network: Network, its: Medium) -> str:
     """What the kernel is told of the channels of a network, as text."""
     air = Transmitters.from_network(network)
-    return " ".join(dcf.build_request(1, 1, dcf.DcfChannel(
+    return " ".join(queueing_disciplines.build_dcf_request(1, 1, queueing_disciplines.DcfChannel(
         its, max((*air.stations.values(), *air.access_points.values())),
-        air.access_points_on(number), 0, 50, 1,
+        air.access_points_on(number), 0, 1,
         number, air.received_dbm(its, number), air.radio_links(its, number),
-        air.addresses if its.management else {})).hex()
+        air.addresses if its.management else {})).body.hex()
         for number in sorted(set(air.channels.values())))
 
 
@@ -104,6 +105,29 @@ def with_host(document: Document, link: list[str]) -> None:
     document["nodes"].append("x1")
 
 
+def with_lease(document: Document) -> None:
+    """Let another station than the mobile node get its address by DHCP, from its home agent."""
+    nodes = document["network"]["nodes"]
+    nodes["a1"]["interfaces"]["wlan0"]["dhcp"] = True
+    nodes["ha-a"]["duties"].append("dhcp_server")
+
+
+def with_radius_server(document: Document) -> None:
+    """Let the correspondent be the RADIUS server of an access point."""
+    nodes = document["network"]["nodes"]
+    nodes["cn-a"]["duties"].append("radius_server")
+    nodes["ap-a"] |= {"radius_server": "cn-a", "gateway": "10.1.0.1"}
+
+
+def with_second_server(document: Document, *, is_down: bool = False) -> None:
+    """Let the access point ask a home agent's server after the correspondent's."""
+    with_radius_server(document)
+    nodes = document["network"]["nodes"]
+    nodes["ha-b"]["duties"].append("radius_server")
+    nodes["ap-a"] |= {"second_radius_server": "ha-b"}
+    nodes["cn-a"] |= {"is_down": is_down}
+
+
 A2, ROUTER = ("network", "nodes", "a2"), ("network", "nodes", "router")
 AP_A, HA_A = ("network", "nodes", "ap-a"), ("network", "nodes", "ha-a")
 LINK, CORE = ("network", "links", 0), ("network", "links", 4)
@@ -117,11 +141,19 @@ IN_NETWORK: dict[tuple[type, str], Any] = {
     (Link, "loss_percent"): put(*LINK, "loss_percent", value=5),
     (Link, "overhead_bytes"): put(*CORE, "overhead_bytes", value=24),
     (Link, "queue_packets"): put(*CORE, "queue_packets", value=7),
+    (Link, "jitter_ms"): lambda document: document["network"]["links"][4].update(
+        delay_ms=5, jitter_ms=2),
+    (Link, "loss_burst_packets"): lambda document: document["network"]["links"][4].update(
+        loss_percent=1, loss_burst_packets=3),
     (Interface, "address"): put(*AP_A, "interfaces", "br-a", "address", value="10.1.0.9/24"),
     (Interface, "radio"): put(*A2, "interfaces", "wlan0", "radio", value="02:00:00:00:a9:00"),
     (Interface, "bridge"): put(*AP_A, "interfaces", value={
         "wlan-a": {"radio": "02:00:00:00:a0:00", "bridge": "br-x"}, "eth-a": {"bridge": "br-x"},
         "br-x": {"address": "10.1.0.2/24"}}),
+    (Interface, "dhcp"): with_lease,
+    (Node, "radius_server"): with_radius_server,
+    (Node, "second_radius_server"): with_second_server,
+    (Node, "is_down"): lambda document: with_second_server(document, is_down=True),
     (Node, "duties"): put(*ROUTER, "duties", value=["router", "radius_client"]),
     (Node, "interfaces"): put(*ROUTER, "interfaces", "spare", value={"address": "10.7.0.1/24"}),
     (Node, "gateway"): put(*ROUTER, "gateway", value="10.0.1.1"),
@@ -141,13 +173,17 @@ IN_NETWORK: dict[tuple[type, str], Any] = {
     (Scenario, "peer"): put("peer", value="ha-a"),
     (Scenario, "roams_to"): lambda document: [document.pop("roams_to"), document.pop("moves_on")],
     (Scenario, "moves_on"): lambda document: document.pop("moves_on"),
-    (adjustments.Adjustments, "nodes"): put("nodes", value=[
+    (loader.ScenarioChanges, "nodes"): put("nodes", value=[
         "a2", "ap-a", "ap-b", "ha-a", "ha-b", "cn-a", "router"]),
-    (adjustments.Adjustments, "channels"): put("channels", value={"ap-a": 11}),
-    (adjustments.Adjustments, "positions"): put("positions", value={"a2": [45, 45]}),
-    (adjustments.Adjustments, "wire"): put("wire", value={"delay_ms": 60}),
-    (adjustments.Adjustments, "links"): put("links", value={"ha-a/air0": {"delay_ms": 60}}),
-    **{(adjustments.LinkChanges, field): put("links", value={"ha-a/core0": {
+    (loader.ScenarioChanges, "channels"): put("channels", value={"ap-a": 11}),
+    (loader.ScenarioChanges, "positions"): put("positions", value={"a2": [45, 45]}),
+    (loader.ScenarioChanges, "wire"): put("wire", value={"delay_ms": 60}),
+    (loader.ScenarioChanges, "links"): put("links", value={"ha-a/air0": {"delay_ms": 60}}),
+    (loader.LinkChanges, "jitter_ms"): put("links", value={
+        "ha-a/core0": {"delay_ms": 5, "jitter_ms": 2}}),
+    (loader.LinkChanges, "loss_burst_packets"): put("links", value={
+        "ha-a/core0": {"loss_percent": 1, "loss_burst_packets": 3}}),
+    **{(loader.LinkChanges, field): put("links", value={"ha-a/core0": {
         "rate_bps": 2e6, field: value}}) for field, value in {
         "wire": "gprs-2g", "mtu_bytes": 1500, "rate_bps": 3e6, "delay_ms": 5, "loss_percent": 1,
         "overhead_bytes": 24, "queue_packets": 7}.items()}}
@@ -158,8 +194,8 @@ ELSEWHERE = {(Scenario, "mobility"): "the drive of the scripts in topologies/exa
 
 def test_every_field_of_a_network_is_audited() -> None:
     """No field is left out."""
-    for kind in (Link, Interface, Node, Network, Scenario, adjustments.Adjustments,
-                 adjustments.LinkChanges):
+    for kind in (Link, Interface, Node, Network, Scenario, loader.ScenarioChanges,
+                 loader.LinkChanges):
         known = {field for its, field in (*IN_NETWORK, *ELSEWHERE) if its is kind}
         assert known == changes(kind), kind
     assert changes(Mobility) == {"to", "start_s", "stop_s"}
@@ -186,6 +222,8 @@ IN_MEDIUM: Document = {
     "symbol_us": 3.6, "service_bits": 30, "extension_us": 7.0, "mac_bytes": 34,
     "loss_percent": 5.0, "retries": 3, "air": QUEUE, "cw_max": 511, "basic_rate_bps": 12_000_000,
     "eifs": True, "wait_difs": True, "cca_us": 5.0, "aggregate": 4, "aggregate_bytes": 4000,
+    "longest_ppdu_us": 300.0, "mpdu_spacing_us": 8.0, "s_mpdu": True, "queue_frames": 40,
+    "duration_step_us": 8.0, "phy": load_medium("802.11n-ht20").phy,
     "beacon_bytes": 200, "beacon_interval_ms": 50.0, "management": False,
     "signal": dataclasses.replace(PLACED.signal, exponent=3.0) if PLACED.signal else None}
 IN_SIGNAL: Document = {"rates_bps": [6_000_000], "transmit_dbm": 20.0, "gains_db": 5.0,
@@ -204,9 +242,12 @@ def test_every_field_of_a_medium_changes_the_air() -> None:
     assert set(IN_MEDIUM) == changes(Medium)
     assert set(IN_SIGNAL) == changes(Signal)
     aggregates = dataclasses.replace(PLACED, aggregate=8)
+    bases = {**dict.fromkeys(("aggregate_bytes", "longest_ppdu_us", "mpdu_spacing_us"), aggregates),
+             "phy": dataclasses.replace(load_medium("802.11n-ht20"), phy=None)}
     for field, value in IN_MEDIUM.items():
-        base = aggregates if field == "aggregate_bytes" else PLACED
-        other = PLACED.in_turns if field == "air" else dataclasses.replace(base, **{field: value})
+        base = bases.get(field, PLACED)
+        other = PLACED.without_contention if field == "air" else dataclasses.replace(
+            base, **{field: value})
         assert air_of(other) != air_of(base), field
     assert PLACED.signal is not None
     for field, value in IN_SIGNAL.items():
@@ -215,6 +256,6 @@ def test_every_field_of_a_medium_changes_the_air() -> None:
 
 
 def test_every_field_of_a_device_is_known() -> None:
-    """What processors are slowed by: `measure/processors.py` reads each figure."""
+    """What processors are slowed by: `measure/cpu/device_speeds.py` reads each figure."""
     assert changes(Device) == {"work", "processors"}
     assert changes(Work) == {"seconds", "bytes_per_s", "factor"}

@@ -8,8 +8,7 @@ import struct
 
 import pytest
 
-from topologies.generic_netlink import GenericNetlink
-from topologies.netlink import encode_attribute
+from topologies.netlink import GenericNetlink, encode_attribute
 
 _CONTROLLER = "nlctrl"
 _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 3, 1, 2

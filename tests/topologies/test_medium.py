@@ -15,13 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import medium_trial
+from bench.dcf import solve_bianchi
+from bench.medium_trial import (
+    MediumTrial,
+    make_one_cell_network,
+    make_overload,
+    make_two_cell_network,
+)
 from guest.boot import Clock
 from harness.engine import setup
 from harness.errors import UserError
-from harness.selftest import medium_trial
-from harness.selftest.contention import solve_bianchi
-from harness.selftest.medium_trial import MediumTrial, make_overload, one_cell, two_cells
-from topologies import loader, medium, reading, sizetable
+from topologies import loader, medium, queueing_disciplines, yaml_reader
 from topologies.loader import load_medium
 from topologies.model import Medium
 
@@ -113,7 +118,7 @@ def test_attempts_add_up() -> None:
 def test_losing_everything_is_refused(tmp_path: Any) -> None:
     """A medium that delivers nothing has no ceiling."""
     file = tmp_path / "dead.yml"
-    text = (reading.ROOT / "media" / "802.11g.yml").read_text()
+    text = (yaml_reader.ROOT / "media" / "802.11g.yml").read_text()
     file.write_text(text + "loss_percent: 100\n")
     with pytest.raises(loader.TopologyError, match="loss_percent"):
         load_medium(str(file))
@@ -139,11 +144,10 @@ def test_airtimes_are_the_models(name: str, cipher_bytes: int) -> None:
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=50))
 def test_a_size_table_is_what_the_kernel_reads(sizes: list[int]) -> None:
     """Header, handle, kind and table are where the kernel looks; large sizes lose low bits only."""
-    request = sizetable.build_request(7, "htb", 1 << 16, sizes)
-    length, kind, flags = struct.unpack_from("=IHH", request)
-    assert (length, kind, flags) == (len(request), 36, 5)
-    assert struct.unpack_from("=BxxxiII", request, 16) == (0, 7, 1 << 16, 0xFFFFFFFF)
-    found = _attributes(request[36:])
+    request = queueing_disciplines.build_size_table_request(7, "htb", 1 << 16, sizes)
+    assert (request.kind, request.flags) == (36, 4)
+    assert struct.unpack_from("=BxxxiII", request.body) == (0, 7, 1 << 16, 0xFFFFFFFF)
+    found = _attributes(request.body[20:])
     assert found[1] == b"htb\0"
     inner = _attributes(found[8])
     base = struct.unpack("=BBhiIIII", inner[1])
@@ -195,10 +199,10 @@ def test_every_transmitter_has_a_queue(
     monkeypatch.setattr(medium, "enter_namespace", lambda _: contextlib.nullcontext(made))
     air = changed("802.11g", air="queue") if retries is None else changed(
         "802.11g", air="queue", loss_percent=10, retries=retries)
-    everyone = medium.Transmitters.from_network(two_cells(6))
+    everyone = medium.Transmitters.from_network(make_two_cell_network(6))
     assert list(everyone.stations) == ["02:00:00:00:a1:00", "02:00:00:00:b1:00"]
     assert list(everyone.access_points) == ["wlan-a", "wlan-b"]
-    channel = medium.Air(Host(), 6, air, 0, everyone)
+    channel = medium.Channel(Host(), 6, air, 0, everyone)
     made.add_detour.assert_called_once_with("air6")
     queues = [line for line in told.lines if "netem" in line]
     assert len(queues) == 1 + 2 + 2
@@ -218,14 +222,14 @@ def test_every_transmitter_has_a_queue(
 SHORT = "802.11b-short"
 
 
-def measured(trial: MediumTrial, clock: Clock = "virtual") -> medium_trial.Outcome:
+def measured(trial: MediumTrial, clock: Clock = "virtual") -> medium_trial.TrialResult:
     """A trial in a guest; in virtual time unless said, where nobody else's work takes any."""
-    machine = setup.embedded_machine()
+    machine = setup.make_embedded_machine()
     return asyncio.run(medium_trial.run_trial(trial, machine.image, machine.processors[-1], clock))
 
 
 @pytest.fixture
-def loads() -> list[list[medium_trial.Flow]]:
+def loads() -> list[list[medium_trial.UdpFlow]]:
     """Overloads by one sender: to its agent, and by way of it to a station, once threefold."""
     air = load_medium(SHORT)
     return [[make_overload(air, "a1", "ha-a")], [make_overload(air, "a1", "a2")],
@@ -235,18 +239,19 @@ def loads() -> list[list[medium_trial.Flow]]:
 @pytest.mark.guest
 @pytest.mark.shareable
 @pytest.mark.e2e
-def test_one_cell(loads: list[list[medium_trial.Flow]]) -> None:
+def test_one_cell(loads: list[list[medium_trial.UdpFlow]]) -> None:
     """One sender reaches the ceiling; by way of the agent, half of what two get by Bianchi's model.
 
     And a lone frame is late by preamble and bits. Its answer, which takes no time here, finds the
     channel busy with the acknowledgement: it waits for that, for DIFS and for some whole slots.
     """
     air = load_medium(SHORT)
-    outcome = measured(MediumTrial(one_cell(), air, loads))
+    outcome = measured(MediumTrial(make_one_cell_network(), air, loads))
     waits_us = (outcome.round_trip_s * 1e6 - 2 * air.latency_us(84 + 8)
                 - air.sifs_us - air.ack_us - air.difs_us)
     slots = waits_us / air.slot_us
-    assert slots == pytest.approx(round(slots), abs=0.05)
+    # ping rounds to 1 us: of its two ends together, to 2 us.
+    assert slots == pytest.approx(round(slots), abs=2 / air.slot_us)
     assert 0 <= slots < 10
     [direct], *relayed = outcome.goodput_bps
     assert direct == pytest.approx(air.udp_ceiling_bps(1470), rel=0.02)
@@ -259,10 +264,10 @@ def test_one_cell(loads: list[list[medium_trial.Flow]]) -> None:
 @pytest.mark.guest
 @pytest.mark.shareable
 @pytest.mark.e2e
-def test_one_cell_in_real_time(loads: list[list[medium_trial.Flow]]) -> None:
+def test_one_cell_in_real_time(loads: list[list[medium_trial.UdpFlow]]) -> None:
     """By a clock that goes on there is no more of the air; a busy machine only takes away."""
     air = load_medium(SHORT)
-    outcome = measured(MediumTrial(one_cell(), air, loads, seconds=1.5), "real")
+    outcome = measured(MediumTrial(make_one_cell_network(), air, loads, seconds=1.5), "real")
     shares = [goodput_bps / air.udp_ceiling_bps(1470) for [goodput_bps] in outcome.goodput_bps]
     assert 0 < shares[0] < 1.05
     assert all(0 < share < 0.56 for share in shares[1:])
@@ -281,7 +286,7 @@ def test_channels(channel: int, way: str) -> None:
     """
     air = changed(SHORT, air=way)
     both = [make_overload(air, "a1", "ha-a"), make_overload(air, "b1", "ha-b")]
-    outcome = measured(MediumTrial(two_cells(channel), air, [both]))
+    outcome = measured(MediumTrial(make_two_cell_network(channel), air, [both]))
     [[one, other]] = outcome.goodput_bps
     together_bps = {"queue": (1 if channel == 1 else 2) * air.udp_ceiling_bps(1470),
                     "dcf": solve_bianchi(air, 1470, 2).delivered_per_s * 1470 * 8}[way]
@@ -300,7 +305,8 @@ def test_eapol_pays_airtime() -> None:
 
     In real time: the last frame has to be through when it is counted, a moment after it was sent.
     """
-    outcome = measured(MediumTrial(two_cells(6), load_medium(SHORT), protected=True), "real")
+    outcome = measured(MediumTrial(make_two_cell_network(6), load_medium(SHORT), protected=True),
+                       "real")
     assert outcome.connected
     ap_a, ap_b, station_a, station_b = (f"1:{number:x}" for number in range(3, 7))
     for channel, senders in (("1", {station_a, ap_a}), ("6", {station_b, ap_b})):
@@ -320,13 +326,29 @@ def test_frames_go_together_in_a_guest() -> None:
     air = load_medium("802.11n-300")
     loads = [make_overload(air, "a1", "ha-a", factor=factor) for factor
              in (0.4, medium_trial.OVERLOAD)]
-    outcome = measured(MediumTrial(one_cell(), air, [[load] for load in loads], seconds=1.0))
+    outcome = measured(MediumTrial(make_one_cell_network(), air, [[load] for load in loads],
+                                   seconds=1.0))
     [below], [beyond] = outcome.goodput_bps
     assert below == pytest.approx(loads[0].rate_bps, rel=0.03)
     assert 0.87 < beyond / air.udp_ceiling_bps(1470) < 1.02
 
 
-def measured_despite_losses(trial: MediumTrial) -> medium_trial.Outcome:
+@pytest.mark.guest
+@pytest.mark.shareable
+@pytest.mark.e2e
+@pytest.mark.parametrize("name", ["802.11n-ht20", "802.11ac", "802.11ax"])
+def test_aggregates_carry_more_than_single_frames(name: str) -> None:
+    """Of an overload, most of the ceiling comes through, and without aggregates their own."""
+    air = load_medium(name)
+    load = make_overload(air, "a1", "ha-a")
+    for used in (air, air.without_aggregation):
+        [[goodput_bps]] = measured(MediumTrial(make_one_cell_network(), used, [[load]],
+                                               seconds=0.3)).goodput_bps
+        assert 0.8 < goodput_bps / used.udp_ceiling_bps(1470) < 1.03
+    assert air.udp_ceiling_bps(1470) > 1.9 * air.without_aggregation.udp_ceiling_bps(1470)
+
+
+def measured_despite_losses(trial: MediumTrial) -> medium_trial.TrialResult:
     """As `measured`, again where iperf3's own talk, lost like any frame, came to a stop."""
     for _ in range(2):
         with contextlib.suppress(UserError):
@@ -344,7 +366,7 @@ def test_losses(loss_percent: float, retries: int, delivered: float) -> None:
     # Half the ceiling: beside a full queue iperf3's own talk would not survive the losses.
     load = make_overload(air, "a1", "ha-a", factor=0.5)
     [[goodput_bps]] = measured_despite_losses(
-        MediumTrial(one_cell(), air, [[load]])).goodput_bps
+        MediumTrial(make_one_cell_network(), air, [[load]])).goodput_bps
     assert goodput_bps == pytest.approx(delivered * load.rate_bps, rel=0.04)
 
 
@@ -354,7 +376,7 @@ def test_losses(loss_percent: float, retries: int, delivered: float) -> None:
 def test_without_a_medium() -> None:
     """No medium, no limit: three times what 802.11b could carry arrives in full."""
     load = make_overload(load_medium(SHORT), "a1", "a2", factor=3)
-    outcome = measured(MediumTrial(one_cell(), None, [[load]]))
+    outcome = measured(MediumTrial(make_one_cell_network(), None, [[load]]))
     assert outcome.connected is None
     assert outcome.round_trip_s * 1e6 < load_medium(SHORT).latency_us(84 + 8)
     assert outcome.goodput_bps == [[pytest.approx(load.rate_bps, rel=0.02)]]

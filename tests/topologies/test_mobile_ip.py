@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import made_up_captures
 from protocols.fields import ConfigError
-from topologies.mobile_ip import config, discovery, ipv4, packets, replay
+from topologies.mobile_ip import daemon, discovery, ipv4, packets
 from topologies.mobile_ip.discovery import Advertisement, AgentFlag
 from topologies.mobile_ip.ipv4 import ICMP, UDP, Ipv4Packet
 from topologies.mobile_ip.packets import (
@@ -190,35 +190,35 @@ def test_sequence_numbers_skip_the_first_256():
 
 def test_identification_is_ntp_time():
     """1970 is 2,208,988,800 s after 1900 (RFC 868), half a second half of 2^32."""
-    assert replay.make_identification(0.5) == 2_208_988_800 << 32 | 0x8000_0000
-    assert replay.make_identification(0.5, 0x7FF) == 2_208_988_800 << 32 | 0x8000_03FF
+    assert packets.make_identification(0.5) == 2_208_988_800 << 32 | 0x8000_0000
+    assert packets.make_identification(0.5, 0x7FF) == 2_208_988_800 << 32 | 0x8000_03FF
 
 
 @given(st.floats(0, 4e9), st.integers(0, 1023))
 def test_identification_round_trip(now_s, noise):
     """Seconds come back to within a microsecond, also after 2036."""
-    assert replay.seconds_from_identification(
-        replay.make_identification(now_s, noise)) == pytest.approx(now_s, abs=1e-6)
+    assert packets.seconds_from_identification(
+        packets.make_identification(now_s, noise)) == pytest.approx(now_s, abs=1e-6)
 
 
 def test_window():
     """Seven seconds either way, and later than the last one."""
-    stamp = replay.make_identification(1000.0)
-    assert replay.is_fresh(stamp, 1007.0, 0)
-    assert replay.is_fresh(stamp, 993.0, 0)
-    assert not replay.is_fresh(stamp, 1007.1, 0)
-    assert not replay.is_fresh(stamp, 992.9, 0)
-    assert not replay.is_fresh(stamp, 1000.0, stamp)
-    assert replay.is_fresh(stamp, 1000.0, stamp - 1)
+    stamp = packets.make_identification(1000.0)
+    assert packets.is_fresh_identification(stamp, 1007.0, 0)
+    assert packets.is_fresh_identification(stamp, 993.0, 0)
+    assert not packets.is_fresh_identification(stamp, 1007.1, 0)
+    assert not packets.is_fresh_identification(stamp, 992.9, 0)
+    assert not packets.is_fresh_identification(stamp, 1000.0, stamp)
+    assert packets.is_fresh_identification(stamp, 1000.0, stamp - 1)
 
 
 def test_resynchronising():
     """The agent's seconds above, the request's low half below."""
-    asked = replay.make_identification(1000.25, 5)
-    answered = replay.make_resynchronisation(asked, 5000.9)
-    assert answered >> 32 == replay.make_identification(5000.0) >> 32
-    assert replay.is_answer(answered, asked)
-    assert not replay.is_answer(answered, asked + 1)
+    asked = packets.make_identification(1000.25, 5)
+    answered = packets.make_resynchronisation(asked, 5000.9)
+    assert answered >> 32 == packets.make_identification(5000.0) >> 32
+    assert packets.is_answered_identification(answered, asked)
+    assert not packets.is_answered_identification(answered, asked + 1)
 
 
 # --- any octets ----------------------------------------------------------------------------------
@@ -307,7 +307,9 @@ def dissect(folder, encoded: list[bytes], *fields: str) -> list[dict[str, str]]:
     assert not bad
     found = subprocess.run([*run, "fields", *wanted], check=True, capture_output=True,
                            text=True).stdout
-    return [{field: value for field, value in zip(fields, line.split("\t"), strict=True) if value}
+    booleans = {"True": "1", "False": "0"}  # words in Wireshark 4.4
+    return [{field: booleans.get(value, value)
+             for field, value in zip(fields, line.split("\t"), strict=True) if value}
             for line in found.splitlines()]
 
 
@@ -338,7 +340,7 @@ def test_tshark_reads_registrations(tmp_path):
 
 def test_tshark_reads_identifications(tmp_path):
     """Its clock shows the time that was meant."""
-    request = Request(**{**vars(REQUEST), "identification": replay.make_identification(1.2e9)})
+    request = Request(**{**vars(REQUEST), "identification": packets.make_identification(1.2e9)})
     (seen,) = dissect(tmp_path, [
         Ipv4Packet(UDP, "10.1.0.12", "10.2.0.1", 255, request.encode(), 434, 434).encode()],
         "mip.ident")
@@ -372,7 +374,7 @@ def test_configuration(tmp_path):
     """What is not said has its default."""
     path = tmp_path / "node.json"
     path.write_text(json.dumps(NODE))
-    node = config.load_node(path)
+    node = daemon.load_node_config(path)
     assert (node.lifetime_s, node.by_event, node.retry_s) == (600, True, 1.0)
 
 
@@ -388,7 +390,7 @@ def test_wrong_configuration(tmp_path, change, said):
     path = tmp_path / "node.json"
     path.write_text(json.dumps(NODE | change))
     with pytest.raises(ConfigError) as caught:
-        config.load_node(path)
+        daemon.load_node_config(path)
     assert str(caught.value).startswith("node.json: ")
     assert said in str(caught.value)
 
@@ -400,4 +402,4 @@ def test_no_configuration(tmp_path, text):
     path.write_text(text)
     for place in (path, tmp_path / "none.json"):
         with pytest.raises(ConfigError):
-            config.load_agent(place)
+            daemon.load_agent_config(place)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies.mobile_ip import packets, replay
+from topologies.mobile_ip import packets
 from topologies.mobile_ip.discovery import Advertisement, AgentFlag
 from topologies.mobile_ip.effects import (
     Admit,
@@ -55,7 +55,7 @@ def foreign_agent(**changes) -> ForeignAgent:
 
 def request(at_s: float = NOW, **changes) -> Request:
     """A request to bind, without authentication."""
-    plain = Request(REVERSE, 300, MN, HA, CARE_OF, replay.make_identification(at_s))
+    plain = Request(REVERSE, 300, MN, HA, CARE_OF, packets.make_identification(at_s))
     return replace(plain, **changes)
 
 
@@ -247,8 +247,8 @@ def test_stale_reply_sets_the_clock():
     """133 has the agent's time above and the request's fraction below."""
     stale = signed(request(NOW - 3600.25))
     reply = sent(home_agent().handle_request(relayed(stale), NOW))
-    assert replay.seconds_from_identification(reply.identification) == pytest.approx(NOW, abs=1)
-    assert replay.is_answer(reply.identification, stale.identification)
+    assert packets.seconds_from_identification(reply.identification) == pytest.approx(NOW, abs=1)
+    assert packets.is_answered_identification(reply.identification, stale.identification)
     assert packets.is_authentic(reply, ExtensionType.MOBILE_HOME, KEY)
 
 
@@ -324,8 +324,8 @@ def test_denied_reply_is_relayed_and_admits_nobody():
 
 
 @pytest.mark.parametrize("reply", [
-    Reply(0, 300, MN, HA, replay.make_identification(NOW) ^ 1),
-    Reply(0, 300, UNKNOWN, HA, replay.make_identification(NOW))])
+    Reply(0, 300, MN, HA, packets.make_identification(NOW) ^ 1),
+    Reply(0, 300, UNKNOWN, HA, packets.make_identification(NOW))])
 def test_unasked_replies_are_discarded(reply):
     """Another Identification, another node: silence."""
     agent = foreign_agent()
@@ -558,11 +558,11 @@ def test_sets_its_clock():
     node = mobile_node()
     asked = abroad(node)
     for number in range(2):
-        stamp = replay.make_resynchronisation(asked.identification, NOW + 3600)
+        stamp = packets.make_resynchronisation(asked.identification, NOW + 3600)
         effects = node.handle_reply(answer(asked, 133, lifetime_s=0, identification=stamp), NOW)
         assert note(effects, "denied")["code"] == 133, number
         asked = sent(effects)
-        assert replay.seconds_from_identification(asked.identification) == pytest.approx(
+        assert packets.seconds_from_identification(asked.identification) == pytest.approx(
             NOW + 3600, abs=1)
     effects = node.handle_reply(answer(asked, 133, lifetime_s=0), NOW)
     assert note(effects, "failed")["reason"] == "denied with code 133"
@@ -696,7 +696,7 @@ def test_detached():
 ADDRESSES = st.sampled_from([MN, HA, FA, CARE_OF, OTHER, UNKNOWN, "0.0.0.0", "255.255.255.255"])
 LIFETIMES = st.sampled_from([0, 1, 300, 601, 65535])
 STAMPS = st.one_of(st.integers(0, 2**64 - 1),
-                   st.floats(NOW - 20, NOW + 20).map(replay.make_identification))
+                   st.floats(NOW - 20, NOW + 20).map(packets.make_identification))
 EXTENSIONS = st.lists(
     st.builds(Extension, st.sampled_from([0, 32, 33, 34, 77, 130, 200]), st.binary(max_size=24)),
     max_size=3).map(tuple)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core.core_schema import ErrorType
 
 from conftest import PROJECT
-from topologies import wording
+from documents import refusals
 from topologies.loader import (
     TopologyError,
     load_device,
@@ -121,9 +121,11 @@ def test_the_network_of_these_tests_loads(tmp_path: Path) -> None:
     ("    channel: 6\n", "", "net.yml:19: ap-c: channel: is missing; write 1 to 13"),
     ("channel: 6", 'channel: "6"', ("net.yml:22: nodes.ap-c.channel: '6' is not a whole number; "
      "write 6 (see docs/topologies.md for the fields)")),
-    ("channel: 6", "channel: 011", ("net.yml:22: YAML reads 011 as an octal number, which is 9; "
+    ("channel: 6", "channel: 011", ("net.yml:22: nodes.ap-c.channel: YAML reads 011 as an octal "
+     "number, which is 9; "
      "write the decimal number, or '011' in quotes where it is text")),
-    ("channel: 6", "channel: 1:30", ("net.yml:22: YAML reads 1:30 as a sexagesimal number (base "
+    ("channel: 6", "channel: 1:30", ("net.yml:22: nodes.ap-c.channel: YAML reads 1:30 as a "
+     "sexagesimal number (base "
      "60), which is 90; write the decimal number, or '1:30' in quotes where it is text")),
 ])
 def test_channels_that_no_access_point_opens(old: str, new: str, said: str,
@@ -331,7 +333,7 @@ MEDIA = PROJECT / "topologies" / "media"
     ("moves_on: true\nroams_to: ap-c", ("mine.yml:6: moves_on: ap-c is in the mobile node's own "
      "subnet, where it moves on in any case; leave it out")),
     ("is_placed: true", "mine.yml:6: is_placed: there is no such field; did you mean positions?"),
-    ("peer: ha-a", "mine.yml:6: not YAML (peer is there twice); correct that line"),
+    ("peer: ha-a", "mine.yml:6: 'peer' was given on line 5; keep one of them"),
 ])
 def test_what_would_change_nothing(lines: str, said: str, tmp_path: Path) -> None:
     """A scenario's word has an effect, or is refused."""
@@ -370,14 +372,14 @@ def test_fields_of_other_duties(old: str, new: str, said: str, tmp_path: Path) -
     ("mobile_node: a2", "mobile_node: cn-a", ("mine.yml:4: mobile_node: cn-a is not a station; "
      "name one that is")),
     ("peer: cn-a\n", "peer: cn-a\nnodes: [a2, ap-a, cn-a]\n", ("net.yml:8: a2: agent: no node "
-     "'ha-a' here; name a home agent that takes part")),
+     "'ha-a' here; name a home agent or gateway that takes part")),
     ("network: net.yml", "network: nowhere.yml", ("mine.yml:3: network: nowhere.yml: no such file; "
      "check the name")),
     ("title: a visit\n", "", ("mine.yml:1: title: is missing; add it (see docs/topologies.md for "
      "the fields)")),
-    ("title: a visit", "title: 2007-03-11", ("mine.yml:2: title: 2007-03-11 is not plain text; "
-     "write plain text and numbers, and dates in quotes")),
-    ("network: net.yml\n", "", ("mine.yml:1: network: is missing; name one of one-subnet, "
+    ("title: a visit", "title: 2007-03-11", ("mine.yml:2: title: 2007-03-11 is not plain text, "
+     "YAML reads it as timestamp; write it in quotes")),
+    ("network: net.yml\n", "", ("mine.yml:1: network: is missing; name one of campus, one-subnet, "
      "two-subnets, a .yml file, or write it here")),
     ("id: mine", "id: no", ("mine.yml:1: id: false is not text; write it in quotes (see "
      "docs/topologies.md for the fields)")),
@@ -479,12 +481,14 @@ def test_no_word_of_pydantic_reaches_a_user() -> None:
     assert len(get_args(ErrorType)) > 90
     for kind in get_args(ErrorType):
         context = dict.fromkeys(("gt", "ge", "lt", "le", "expected", "error"), "3")
-        said = wording.describe_error({"type": kind, "loc": ("x",), "input": 1, "ctx": context,
-                                       "msg": "Input should be 3"})
+        said = refusals.describe_refused_value({"type": kind, "loc": ("x",), "input": 1,
+                                              "ctx": context,
+                                              "msg": "Input should be 3"})
         assert "nput should" not in said, kind
         assert len(said) > 0, kind
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(int).validate_python("54M", strict=True)
     first = caught.value.errors()[0]
-    assert (wording.describe_error(first), wording.advise_fix(first)) == ("is not a whole number",
-                                                                          "write 54000000")
+    assert (refusals.describe_refused_value(first),
+            refusals.advise_fix(first)) == ("is not a whole number",
+                                                                                  "write 54000000")

@@ -6,11 +6,10 @@ import dataclasses
 
 import pytest
 
-from topologies import dcf
+from topologies import queueing_disciplines
 from topologies.loader import load_medium, load_network, load_scenario
 from topologies.medium import Transmitters
-from topologies.signal import Signal, bit_errors, distance_m
-from topologies.timing import Medium
+from topologies.medium_model import Medium, Signal, bit_errors, distance_m
 
 #: What ns-3.44 answers (DsssErrorRateModel, NistErrorRateModel): 1000 bytes at a ratio in dB.
 NS3 = [
@@ -57,7 +56,7 @@ def test_rates_fall_with_distance() -> None:
 
 def test_places_are_part_of_what_a_placed_scenario_is() -> None:
     """Nodes stand where `positions` says, and elsewhere would be another scenario."""
-    from studies import mobile
+    from studies import policy_factors
     from topologies.loader import to_json
 
     digests = set()
@@ -65,7 +64,7 @@ def test_places_are_part_of_what_a_placed_scenario_is() -> None:
         scenario = load_scenario(f"N2-{name}")
         nodes = scenario.network.nodes
         assert distance_m(nodes["a2"].position or (), nodes["ap-a"].position or ()) == metres
-        digests.add(mobile.scenario_digest({**to_json(scenario), "id": "same"}))
+        digests.add(policy_factors.scenario_digest({**to_json(scenario), "id": "same"}))
     assert len(digests) == 3
 
 
@@ -91,10 +90,12 @@ def test_a_radio_without_a_place_is_named() -> None:
 
 def test_more_radios_than_fit_are_refused() -> None:
     """A channel of 91 with positions, by number and with a way out."""
-    channel = dcf.DcfChannel(load_medium("802.11b-positions"), stations=91, access_points=(3,),
-                             cipher_bytes=0, queue_frames=50, seed=1, received_dbm={(3, 4): -50.0})
+    channel = queueing_disciplines.DcfChannel(load_medium("802.11b-positions"), stations=91,
+                                              access_points=(3,),
+                                              cipher_bytes=0, seed=1,
+                                              received_dbm={(3, 4): -50.0})
     with pytest.raises(RuntimeError, match="91 radios have positions on one channel; take 90"):
-        dcf.make_channel(1, "air1", 1 << 16, channel)
+        queueing_disciplines.make_channel(1, "air1", 1 << 16, channel)
 
 
 def test_only_access_points_of_a_channel_send_its_beacons() -> None:

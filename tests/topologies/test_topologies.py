@@ -183,7 +183,7 @@ def test_addresses_and_radios_of_shipped_networks_are_consistent() -> None:
         assert all(i.radio == i.radio.lower() and len(i.radio) == 17 for i in every if i.radio)
         assert all("/" in i.address for i in every if i.address)
         for node in network.nodes.values():
-            assert node.agent is None or network.nodes[node.agent].has_duty("home_agent")
+            assert node.agent is None or node.agent in network.subnet_gateways
 
 
 def test_own_files_are_loaded_from_anywhere(tmp_path: Path) -> None:
@@ -241,13 +241,13 @@ def test_unknown_name_lists_the_known_ones(load: Callable[[str], Any]) -> None:
 
 @pytest.mark.parametrize("load", [load_scenario, load_network, load_medium, load_wire, load_device])
 @pytest.mark.parametrize(("content", "expected"), [
-    ("a: [1", ":1: not YAML"),
-    ("a: 1\nb: {\n", ":3: not YAML"),
-    ("id: x\n\tname: y\n", ":2: not YAML"),
-    ("- a\n- b\n", "holds no mapping"),
-    ("", "holds no mapping"),
-    ("just words\n", "holds no mapping"),
-    ("!!python/object/apply:os.system [ls]\n", ":1: not YAML"),
+    ("a: [1", ":1: this is not valid YAML"),
+    ("a: 1\nb: {\n", ":3: this is not valid YAML"),
+    ("id: x\n\tname: y\n", ":2: this is not valid YAML"),
+    ("- a\n- b\n", "the file holds a list"),
+    ("", "the file is empty"),
+    ("just words\n", "the file holds plain text"),
+    ("!!python/object/apply:os.system [ls]\n", ":1: the tag"),
 ])
 def test_files_that_are_no_mapping(
     load: Callable[[str], Any], content: str, expected: str, tmp_path: Path,
@@ -259,18 +259,18 @@ def test_files_that_are_no_mapping(
 @pytest.mark.parametrize("load", [load_scenario, load_network, load_medium, load_wire, load_device])
 def test_unreadable_files(load: Callable[[str], Any], tmp_path: Path) -> None:
     """A file that is not there, a folder, and bytes that are no text."""
-    assert "no such file; check the name" in refusal(load, tmp_path / "none.yml")
+    assert "no such file; check the path" in refusal(load, tmp_path / "none.yml")
     (tmp_path / "folder.yml").mkdir()
-    assert "cannot be read" in refusal(load, tmp_path / "folder.yml")
+    assert "is a folder" in refusal(load, tmp_path / "folder.yml")
     (tmp_path / "bytes.yml").write_bytes(b"\xff\xfe\xfa")
-    assert "cannot be read" in refusal(load, tmp_path / "bytes.yml")
+    assert "is not UTF-8 text" in refusal(load, tmp_path / "bytes.yml")
 
 
 def test_missing_network_is_named(tmp_path: Path) -> None:
     """A scenario that refers to a network that is not there names that network's file."""
     for network, expected in (
-            ("nowhere", ("nowhere: no such file in topologies/networks; choose one of one-subnet, "
-             "two-subnets or give a .yml file")),
+            ("nowhere", ("nowhere: no such file in topologies/networks; choose one of campus, "
+             "one-subnet, two-subnets or give a .yml file")),
             ("beside.yml", f"{tmp_path / 'beside.yml'}: no such file; check the name")):
         file = written(tmp_path, {**whole_scenario(), "network": network})
         assert refusal(load_scenario, file) == f"{file}:3: network: {expected}"

@@ -20,9 +20,9 @@ import yaml
 import doc_commands
 from conftest import PATIENCE_S, PROJECT, TESTS
 from guest.boot import boot_guest
-from guest.image import MININET_WIFI, Image, find_image
+from guest.image import MININET_WIFI, GuestImage, find_image
 from harness.engine.request import RunRequest, build_plan
-from measure import dissect
+from measure.capture import dissection, tshark
 from plans import STUDY
 from topologies.loader import TopologyError, load_scenario, scenario_ids
 from topologies.model import Scenario
@@ -135,7 +135,8 @@ def test_without_mininet_wifi_a_script_says_so(script: str) -> None:
 def test_every_scenario_has_its_script() -> None:
     """Each of the paper's scenarios can be run as a file, and says what it is for when asked."""
     assert set(SCRIPTS.values()) == set(scenario_ids()) - {
-        "E1", "E2", "R1c6", "R3", "R4", "N2-near", "N2-far", "N2-edge"}
+        "E1", "E2", "R1c6", "R3", "R4", "N2-near", "N2-far", "N2-edge",
+        "campus-0ms", "campus-20ms", "campus-80ms"}
     for script, scenario in SCRIPTS.items():
         file = PROJECT / f"topologies/examples/{script}.py"
         assert os.access(file, os.X_OK)
@@ -170,7 +171,7 @@ def test_own_files_need_a_validator(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def image() -> Image:
+def image() -> GuestImage:
     """The guest's image with Mininet-WiFi, where it was built."""
     found = find_image(variant=MININET_WIFI)
     if found is None:
@@ -198,7 +199,7 @@ class Ran:
         assert after == {"bystander": True, "processes": [], "radios": []}
 
 
-async def run(image: Image, folder: Path, mobile: str, agent: str, *command: str,
+async def run(image: GuestImage, folder: Path, mobile: str, agent: str, *command: str,
               timeout_s: float = 150) -> Ran:
     """Run a command on a checkout in a guest, observed from outside of its nodes."""
     job = folder / "job"
@@ -222,7 +223,7 @@ async def run(image: Image, folder: Path, mobile: str, agent: str, *command: str
 @pytest.mark.guest
 @pytest.mark.shareable
 @pytest.mark.parametrize("script", ["one_subnet", "to_the_agent", "two_subnets"])
-async def test_at_home(script: str, image: Image, tmp_path: Path) -> None:
+async def test_at_home(script: str, image: GuestImage, tmp_path: Path) -> None:
     """Nodes come up, the peer answers every ping from the home cell, and all is gone afterwards."""
     scenario = load_scenario(SCRIPTS[script])
     ran = await run(image, tmp_path, scenario.mobile_node, scenario.agent, "python3",
@@ -246,8 +247,8 @@ def _check_hops(ran: Ran, scenario: Scenario) -> None:
     """A reply passes the air once for each station that it comes from or goes to."""
     stations = [scenario.mobile_node, scenario.peer]
     hops = sum(name in scenario.network.of_duty("station") for name in stations)
-    replies = [packet for packet in dissect.read_packets(ran.folder / "air.pcap")
-               if packet.icmp_type == dissect.ECHO_REPLY]
+    replies = [packet for packet in dissection.read_packets(ran.folder / "air.pcap")
+               if packet.icmp_type == tshark.ECHO_REPLY]
     answered = PING.search(ran.said)
     # A capture may lack one or another on a busy machine.
     assert answered and round(len(replies) / int(answered[1])) == hops
@@ -270,11 +271,11 @@ def _check_air(ran: Ran, scenario: Scenario, home: str, away: str) -> None:
     (What hostapd sends to all when it starts comes before the station is there.)
     """
     mobile = _bssid(scenario.mobile_node, scenario)
-    air = dissect.read_packets(ran.folder / "air.pcap")
+    air = dissection.read_packets(ran.folder / "air.pcap")
     asked = next(number for number, packet in enumerate(air) if packet.transmitter == mobile
                  and packet.receiver == away and packet.subtype == AUTHENTICATION)
     came = next(number for number, packet in enumerate(air) if packet.transmitter == mobile
-                and packet.receiver == home and packet.subtype in dissect.ASSOCIATION_SUBTYPES)
+                and packet.receiver == home and packet.subtype in tshark.ASSOCIATION_SUBTYPES)
     pushed = {DISASSOCIATION, DEAUTHENTICATION, ACTION}
     assert not [p for p in air[came:asked] if p.transmitter == home and p.subtype in pushed]
 
@@ -286,9 +287,9 @@ def _check_tunnel(ran: Ran, scenario: Scenario) -> None:
     assert bindings[0] == []
     assert bindings[-1] == [nodes[scenario.mobile_node].address]
     ends = {nodes[scenario.agent].address, nodes[scenario.foreign_agent or ""].outer_address}
-    echoes = [packet for packet in dissect.read_packets(ran.folder / "core.pcap")
-              if packet.icmp_type in (dissect.ECHO_REPLY, dissect.ECHO_REQUEST)]
-    tunnelled = [packet for packet in echoes if packet.ip_proto == dissect.IP_IN_IP]
+    echoes = [packet for packet in dissection.read_packets(ran.folder / "core.pcap")
+              if packet.icmp_type in (tshark.ECHO_REPLY, tshark.ECHO_REQUEST)]
+    tunnelled = [packet for packet in echoes if packet.ip_proto == tshark.IP_IN_IP]
     assert {(p.ip_src, p.ip_dst) for p in tunnelled} == {tuple(ends), tuple(reversed([*ends]))}
     assert len(tunnelled) > 10
     if scenario.id == "R1":
@@ -299,7 +300,7 @@ def _check_tunnel(ran: Ran, scenario: Scenario) -> None:
 @pytest.mark.guest
 @pytest.mark.shareable
 @pytest.mark.parametrize("script", ["roaming", "roaming_both"])
-async def test_signal_moves_a_station(script: str, image: Image, tmp_path: Path) -> None:
+async def test_signal_moves_a_station(script: str, image: GuestImage, tmp_path: Path) -> None:
     """The signal of home falls, the station moves by itself, Mobile IP follows, packets tunnel."""
     scenario = load_scenario(SCRIPTS[script])
     ran = await run(image, tmp_path, scenario.mobile_node, scenario.agent, "python3",
@@ -320,7 +321,7 @@ async def test_signal_moves_a_station(script: str, image: Image, tmp_path: Path)
 CHANGED = """
 import runpy, sys
 from pathlib import Path
-from topologies.standalone import strength
+from topologies.standalone import movement
 {change}
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -329,12 +330,13 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.mark.guest
 @pytest.mark.shareable
-async def test_without_a_falling_signal_nobody_moves(image: Image, tmp_path: Path) -> None:
+async def test_without_a_falling_signal_nobody_moves(image: GuestImage, tmp_path: Path) -> None:
     """The control: driven as before, but heard as at the start, the station stays; status 1."""
     scenario = load_scenario("R1")
     frozen = CHANGED.format(change=(
-        "first = strength.Dial.set_signal\n"
-        "strength.Dial.set_signal = lambda dial, dbm: dial._last is None and first(dial, dbm)"))
+        "first = movement.SignalSetter.set_signal\n"
+        "movement.SignalSetter.set_signal = lambda dial, dbm: dial._last is None and first(dial, "
+        "dbm)"))
     ran = await run(image, tmp_path, "a2", "ha-a", PYTHON, "-c", frozen,
                     "/host/code/topologies/examples/roaming.py", "--no-cli")
     assert ran.status == 1, ran.said
@@ -344,7 +346,7 @@ async def test_without_a_falling_signal_nobody_moves(image: Image, tmp_path: Pat
 
 @pytest.mark.guest
 @pytest.mark.shareable
-async def test_old_kernels_are_refused_in_a_line(image: Image, tmp_path: Path) -> None:
+async def test_old_kernels_are_refused_in_a_line(image: GuestImage, tmp_path: Path) -> None:
     """Without rx_rssi (before Linux 5.18) no signal moves a station: one line, and all is gone."""
     old = CHANGED.format(change="strength.RADIOS = Path('/nowhere')")
     ran = await run(image, tmp_path, "a2", "ha-a", PYTHON, "-c", old,
@@ -358,7 +360,7 @@ async def test_old_kernels_are_refused_in_a_line(image: Image, tmp_path: Path) -
 
 @pytest.mark.guest
 @pytest.mark.shareable
-async def test_command_line_afterwards(image: Image, tmp_path: Path) -> None:
+async def test_command_line_afterwards(image: GuestImage, tmp_path: Path) -> None:
     """Mininet's command line follows; a station that is moved there hears it; exit ends all."""
     typed = ('a2 iw dev a2-wlan0 link\\npy a2.setPosition("90,50,0")\\nsh sleep 1\\n'
              "a2 iw dev a2-wlan0 link\\nexit\\n")

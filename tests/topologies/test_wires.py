@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import statistics
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from conftest import TESTS
 from driven import Driven, job
-from topologies import checks, shapes, wires
+from topologies import checks, link_checks, queueing_disciplines, shapes
 from topologies.loader import TopologyError, load_scenario, load_wire, wire_names
 from topologies.model import Interface, Link, Network, Node, Wire
 
@@ -45,7 +46,7 @@ def frame_s(wire: Wire, payload_bytes: int) -> float:
 
 def test_a_plain_wire_gets_no_queue() -> None:
     """Links that say nothing stay as quick as the processor."""
-    assert wires.wire_commands(Link(["a/b", "c/d"]), "b") == []
+    assert queueing_disciplines.wire_commands(Link(["a/b", "c/d"]), "b") == []
 
 
 @pytest.mark.parametrize(("scenario", "protected"), [
@@ -60,14 +61,14 @@ def test_macsec_is_between_access_points_and_agents(scenario: str,
 
 def test_macsec_takes_the_name_and_the_room_of_its_wire() -> None:
     """What is above has the wire's name and its MTU; below it, frames are 32 bytes longer."""
-    steps = "; ".join(wires.macsec_commands("eth-a", 1500, encrypts=True))
+    steps = "; ".join(queueing_disciplines.macsec_commands("eth-a", 1500, encrypts=True))
     assert "dev eth-a-sec mtu 1532" in steps
     assert "link eth-a-sec name eth-a type macsec" in steps
     assert "encrypt on validate strict" in steps
     assert "dev eth-a gso_max_segs 1 mtu 1500" in steps
     assert "encrypt off validate strict" in "; ".join(
-        wires.macsec_commands("eth-a", 1500, encrypts=False))
-    assert len(wires.physical_name("a" * 15)) == 15
+        queueing_disciplines.macsec_commands("eth-a", 1500, encrypts=False))
+    assert len(queueing_disciplines.physical_name("a" * 15)) == 15
 
 
 def test_hosts_behind_an_agent_are_in_what_it_serves() -> None:
@@ -103,13 +104,45 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
 
 def test_rate_comes_before_delay() -> None:
     """Packets wait for their turn in a short queue, and only then are on their way."""
-    rated, delayed = wires.wire_commands(shapes.make_link("a/b", "c/d", SHALLOW), "b")
+    rated, delayed = queueing_disciplines.wire_commands(shapes.make_link("a/b", "c/d", SHALLOW),
+                                                        "b")
     assert rated == "tc qdisc add dev b root handle 1: netem limit 20 rate 100000bit 0"
     assert delayed.startswith("tc qdisc add dev b parent 1:1 netem")
     assert "delay 400ms" in delayed
     assert "rate" not in delayed
-    assert wires.wire_commands(shapes.make_link("a/b", "c/d", LOSSY), "b") == [
+    assert queueing_disciplines.wire_commands(shapes.make_link("a/b", "c/d", LOSSY), "b") == [
         "tc qdisc add dev b root netem limit 100000 delay 5ms loss 10%"]
+
+
+@pytest.mark.parametrize(("figures", "words"), [
+    ({"delay_ms": 40.0, "jitter_ms": 20.0}, "delay 40.0ms 20.0ms rate 1tbit loss 0.0%"),
+    ({"loss_percent": 2.0, "loss_burst_packets": 4.0},
+     "delay 0.0ms loss gemodel 0.510204% 25%"),
+    ({"loss_percent": 2.0}, "delay 0.0ms loss 2.0%")])
+def test_jitter_and_bursts_are_netems(figures: dict[str, float], words: str) -> None:
+    """A burst ends with one packet in four; then 2 of 100 are lost in all (Gilbert's model)."""
+    assert queueing_disciplines.wire_commands(Link(["a/b", "c/d"], **figures), "b") == [
+        f"tc qdisc add dev b root netem limit 100000 {words}"]
+
+
+@pytest.mark.parametrize(("figures", "words"), [
+    ({}, ""), ({"loss_percent": 2.0}, "2 % loss"),
+    ({"loss_percent": 2.0, "loss_burst_packets": 4.0}, "2 % loss in bursts of 4 packets"),
+    ({"delay_ms": 40.0, "jitter_ms": 20.0, "wire": "far"}, "far (40 ms, 20 ms of jitter)")])
+def test_limits_name_all_that_a_link_does(figures: dict[str, Any], words: str) -> None:
+    """Two runs over different links have different words in their plans."""
+    assert Link(["a/b", "c/d"], **figures).limits == words
+
+
+@pytest.mark.parametrize(("percent", "is_possible"), [(75.0, True), (75.1, False)])
+def test_bursts_of_three_packets_lose_three_of_four_at_most(percent: float, *,
+                                                            is_possible: bool) -> None:
+    """One packet at least arrives between two bursts."""
+    link = Link(["a/b", "c/d"], loss_percent=percent, loss_burst_packets=3.0)
+    with nullcontext() if is_possible else pytest.raises(
+            TopologyError, match=r"loss_percent: 75.1 is more than bursts of 3 packets can lose; "
+            "write at most 75, or"):
+        link_checks.check_wire(link, "x.yml")
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3, 7])

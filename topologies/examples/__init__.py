@@ -1,1 +1,1 @@
-"""Scenarios as scripts on Mininet-WiFi's API. Each can be started by itself."""
+"""Scenarios as scripts that run on Mininet-WiFi alone, without the rest of qop."""

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""N1: two stations of one subnet talk through their home agent.
+"""Run scenario N1: two stations of one subnet talk to each other through their home agent.
 
-Both are at home in the cell of ap-a. The access point does not let them talk directly
-(`ap_isolate`), and the home agent is the only neighbour of each. So every packet passes the air
-twice.
+This example for users creates the network with Mininet-WiFi, starts hostapd, wpa_supplicant and
+Mobile IP, and pings the peer. Both stations are at home at the access point ap-a. The access point
+does not let them talk directly (`ap_isolate`), and the home agent is the only neighbour of each. So
+every packet passes the air twice.
 
     sudo python3 topologies/examples/one_subnet.py           ping, then Mininet's command line
     sudo python3 topologies/examples/one_subnet.py --plot    with Mininet-WiFi's plot
@@ -19,7 +20,7 @@ from pathlib import Path
 if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
-from topologies.standalone import program
+from topologies.standalone import command_line
 
 
 def run_scenario(args: argparse.Namespace) -> bool:
@@ -29,7 +30,7 @@ def run_scenario(args: argparse.Namespace) -> bool:
     from mn_wifi.net import Mininet_wifi
 
     from topologies.loader import load_scenario
-    from topologies.standalone import daemons, drive, network, strength
+    from topologies.standalone import daemons, movement, network
 
     scenario = load_scenario("N1")
     plan = scenario.network
@@ -58,11 +59,11 @@ def run_scenario(args: argparse.Namespace) -> bool:
             net.plotGraph(max_x=200, min_y=-20, max_y=120)
 
         info("*** Starting daemons\n")
-        with strength.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
+        with movement.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
             info("*** Starting network\n")
-            drive.start_network(net)
-            done = drive.watch_station(net, scenario, stations[scenario.mobile_node])
-            drive.save_plot(net, "N1.png")
+            movement.start_network(net)
+            done = movement.watch_station(net, scenario, stations[scenario.mobile_node])
+            movement.save_plot(net, "N1.png")
 
             if args.cli:
                 info("*** Running CLI\n")
@@ -71,4 +72,4 @@ def run_scenario(args: argparse.Namespace) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(run_scenario, __doc__))
+    sys.exit(command_line.main(run_scenario, __doc__))

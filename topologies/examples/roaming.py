@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""R1: a station drives from its home cell into a foreign one and keeps talking to its home.
+"""Run scenario R1: a station drives to a foreign access point and keeps talking to its home.
 
-Station a2 leaves the cell of ap-a, in the subnet of its home agent ha-a. It drives to ap-b in the
-subnet of ha-b. No command makes it move: its signal falls, then wpa_supplicant looks for a better
-access point and moves there. Mobile IP registers the new location with the home agent. Packets
-from and to a1 at home then take the tunnel between the agents.
+This example for users creates the network with Mininet-WiFi, starts hostapd, wpa_supplicant and
+Mobile IP, and pings the peer. Station a2 leaves access point ap-a, in the subnet of its home agent
+ha-a. It drives to ap-b in the subnet of ha-b. No command makes it move: its signal falls, then
+wpa_supplicant looks for a better access point and moves there. Mobile IP registers the new location
+with the home agent. Packets from and to a1 at home then take the tunnel between the agents.
 
     sudo python3 topologies/examples/roaming.py           drive, then Mininet's command line
     sudo python3 topologies/examples/roaming.py --plot    with Mininet-WiFi's plot
@@ -20,7 +21,7 @@ from pathlib import Path
 if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
-from topologies.standalone import program
+from topologies.standalone import command_line
 
 
 def run_scenario(args: argparse.Namespace) -> bool:
@@ -30,7 +31,7 @@ def run_scenario(args: argparse.Namespace) -> bool:
     from mn_wifi.net import Mininet_wifi
 
     from topologies.loader import load_scenario
-    from topologies.standalone import daemons, drive, network, strength
+    from topologies.standalone import daemons, movement, network
 
     scenario = load_scenario("R1")
     plan = scenario.network
@@ -59,14 +60,14 @@ def run_scenario(args: argparse.Namespace) -> bool:
             net.plotGraph(max_x=200, min_y=-20, max_y=120)
 
         info("*** Configuring mobility\n")
-        drive.add_mobility(net, scenario)
+        movement.add_mobility(net, scenario)
 
         info("*** Starting daemons\n")
-        with strength.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
+        with movement.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
             info("*** Starting network\n")
-            drive.start_network(net)
-            done = drive.watch_station(net, scenario, stations[scenario.mobile_node])
-            drive.save_plot(net, "R1.png")
+            movement.start_network(net)
+            done = movement.watch_station(net, scenario, stations[scenario.mobile_node])
+            movement.save_plot(net, "R1.png")
 
             if args.cli:
                 info("*** Running CLI\n")
@@ -75,4 +76,4 @@ def run_scenario(args: argparse.Namespace) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(run_scenario, __doc__))
+    sys.exit(command_line.main(run_scenario, __doc__))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""R2: a station drives to the subnet of the node that it talks to.
+"""Run scenario R2: a station drives to the subnet of the node that it talks to.
 
-Station b1 leaves subnet B and drives to ap-a in subnet A, where a1 is at home. They are neighbours
-then, but their packets still go both ways between the agents. They take the tunnel to b1's home
-agent, and return from there through the tunnel or as ordinary packets.
+This example for users creates the network with Mininet-WiFi, starts hostapd, wpa_supplicant and
+Mobile IP, and pings the peer. Station b1 leaves subnet B and drives to ap-a in subnet A, where a1
+is at home. They are neighbours then, but their packets still go both ways between the agents. They
+take the tunnel to b1's home agent, and return from there through the tunnel or as ordinary packets.
 
     sudo python3 topologies/examples/roaming_both.py           drive, then Mininet's command line
     sudo python3 topologies/examples/roaming_both.py --plot    with Mininet-WiFi's plot
@@ -19,7 +20,7 @@ from pathlib import Path
 if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
-from topologies.standalone import program
+from topologies.standalone import command_line
 
 
 def run_scenario(args: argparse.Namespace) -> bool:
@@ -29,7 +30,7 @@ def run_scenario(args: argparse.Namespace) -> bool:
     from mn_wifi.net import Mininet_wifi
 
     from topologies.loader import load_scenario
-    from topologies.standalone import daemons, drive, network, strength
+    from topologies.standalone import daemons, movement, network
 
     scenario = load_scenario("R2")
     plan = scenario.network
@@ -58,14 +59,14 @@ def run_scenario(args: argparse.Namespace) -> bool:
             net.plotGraph(max_x=200, min_y=-20, max_y=120)
 
         info("*** Configuring mobility\n")
-        drive.add_mobility(net, scenario)
+        movement.add_mobility(net, scenario)
 
         info("*** Starting daemons\n")
-        with strength.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
+        with movement.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
             info("*** Starting network\n")
-            drive.start_network(net)
-            done = drive.watch_station(net, scenario, stations[scenario.mobile_node])
-            drive.save_plot(net, "R2.png")
+            movement.start_network(net)
+            done = movement.watch_station(net, scenario, stations[scenario.mobile_node])
+            movement.save_plot(net, "R2.png")
 
             if args.cli:
                 info("*** Running CLI\n")
@@ -74,4 +75,4 @@ def run_scenario(args: argparse.Namespace) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(run_scenario, __doc__))
+    sys.exit(command_line.main(run_scenario, __doc__))

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""N2: a station talks to its home agent.
+"""Run scenario N2: a station talks to its home agent.
 
-Station a2 is at home in the cell of ap-a, one hop from its home agent ha-a.
+This example for users creates the network with Mininet-WiFi, starts hostapd, wpa_supplicant and
+Mobile IP, and pings the home agent. Station a2 is at home at access point ap-a, one hop from its
+home agent ha-a.
 
     sudo python3 topologies/examples/to_the_agent.py           ping, then Mininet's command line
     sudo python3 topologies/examples/to_the_agent.py --plot    with Mininet-WiFi's plot
@@ -17,7 +19,7 @@ from pathlib import Path
 if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
-from topologies.standalone import program
+from topologies.standalone import command_line
 
 
 def run_scenario(args: argparse.Namespace) -> bool:
@@ -27,7 +29,7 @@ def run_scenario(args: argparse.Namespace) -> bool:
     from mn_wifi.net import Mininet_wifi
 
     from topologies.loader import load_scenario
-    from topologies.standalone import daemons, drive, network, strength
+    from topologies.standalone import daemons, movement, network
 
     scenario = load_scenario("N2")
     plan = scenario.network
@@ -56,11 +58,11 @@ def run_scenario(args: argparse.Namespace) -> bool:
             net.plotGraph(max_x=200, min_y=-20, max_y=120)
 
         info("*** Starting daemons\n")
-        with strength.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
+        with movement.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
             info("*** Starting network\n")
-            drive.start_network(net)
-            done = drive.watch_station(net, scenario, stations[scenario.mobile_node])
-            drive.save_plot(net, "N2.png")
+            movement.start_network(net)
+            done = movement.watch_station(net, scenario, stations[scenario.mobile_node])
+            movement.save_plot(net, "N2.png")
 
             if args.cli:
                 info("*** Running CLI\n")
@@ -69,4 +71,4 @@ def run_scenario(args: argparse.Namespace) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(run_scenario, __doc__))
+    sys.exit(command_line.main(run_scenario, __doc__))

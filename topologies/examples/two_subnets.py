@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""N3: stations of two subnets talk, each at home.
+"""Run scenario N3: stations of two subnets talk to each other, each at home.
 
-Station a2 in subnet A talks to b1 in subnet B, each in its own cell. Their packets pass both home
-agents and the router between them.
+This example for users creates the network with Mininet-WiFi, starts hostapd, wpa_supplicant and
+Mobile IP, and pings the peer. Station a2 in subnet A talks to b1 in subnet B, each at its own
+access point. Their packets pass both home agents and the router between them.
 
     sudo python3 topologies/examples/two_subnets.py           ping, then Mininet's command line
     sudo python3 topologies/examples/two_subnets.py --plot    with Mininet-WiFi's plot
@@ -18,7 +19,7 @@ from pathlib import Path
 if not __package__:  # started as a file: the imports are in the checkout
     sys.path[0] = str(Path(__file__).resolve().parent.parent.parent)
 
-from topologies.standalone import program
+from topologies.standalone import command_line
 
 
 def run_scenario(args: argparse.Namespace) -> bool:
@@ -28,7 +29,7 @@ def run_scenario(args: argparse.Namespace) -> bool:
     from mn_wifi.net import Mininet_wifi
 
     from topologies.loader import load_scenario
-    from topologies.standalone import daemons, drive, network, strength
+    from topologies.standalone import daemons, movement, network
 
     scenario = load_scenario("N3")
     plan = scenario.network
@@ -57,11 +58,11 @@ def run_scenario(args: argparse.Namespace) -> bool:
             net.plotGraph(max_x=200, min_y=-20, max_y=120)
 
         info("*** Starting daemons\n")
-        with strength.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
+        with movement.follow_station(net, scenario), daemons.run_daemons(net, scenario) as stations:
             info("*** Starting network\n")
-            drive.start_network(net)
-            done = drive.watch_station(net, scenario, stations[scenario.mobile_node])
-            drive.save_plot(net, "N3.png")
+            movement.start_network(net)
+            done = movement.watch_station(net, scenario, stations[scenario.mobile_node])
+            movement.save_plot(net, "N3.png")
 
             if args.cli:
                 info("*** Running CLI\n")
@@ -70,4 +71,4 @@ def run_scenario(args: argparse.Namespace) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(program.main(run_scenario, __doc__))
+    sys.exit(command_line.main(run_scenario, __doc__))

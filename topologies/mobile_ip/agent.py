@@ -1,4 +1,10 @@
-"""Program with home and foreign agent: `python3 -m topologies.mobile_ip.agent CONFIG.json`."""
+"""Run a Mobile IP agent (home and foreign) on a node of an emulated network.
+
+The command is `python3 -m topologies.mobile_ip.agent FILE`, with a JSON configuration. `home_agent`
+and `foreign_agent` have the logic: they take received messages and return effects (actions on
+sockets and kernel). This program receives the messages, performs the effects, sends advertisements
+and prints events as JSON lines.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +13,14 @@ import random
 import sys
 
 from topologies.mobile_ip import discovery, packets
-from topologies.mobile_ip.config import AgentConfig, load_agent
-from topologies.mobile_ip.daemon import DaemonLoop, now_s, print_event, run_daemon
+from topologies.mobile_ip.daemon import (
+    AgentConfig,
+    DaemonLoop,
+    load_agent_config,
+    now_s,
+    print_event,
+    run_daemon,
+)
 from topologies.mobile_ip.discovery import Advertisement, AgentFlag
 from topologies.mobile_ip.effects import (
     Admit,
@@ -33,7 +45,7 @@ _JITTER = 0.05
 
 
 class AgentProgram:
-    """The program that connects sockets and kernel with the agents' logic."""
+    """A Mobile IP agent: it connects sockets and kernel with the logic of both agents."""
 
     def __init__(self, config: AgentConfig, loop: DaemonLoop) -> None:
         self._config = config
@@ -56,17 +68,17 @@ class AgentProgram:
         loop.watch(self._wire, self._from_wire)
 
     def start(self) -> None:
-        """Prepare the kernel."""
+        """Prepare the kernel for the agent's tunnels and routes."""
         self._kernel.start()
 
     def stop(self) -> None:
-        """Undo the changes to the kernel."""
+        """Undo the agent's changes to the kernel."""
         self._kernel.stop()
         self._radio.close()
         self._wire.close()
 
     def deadline_s(self) -> float | None:
-        """Return the time at which `tick` is due next."""
+        """Return when `tick` must be called next, in seconds since 1970."""
         times = [self._advertise_s, self._home.deadline_s(),
                  self._foreign.deadline_s() if self._foreign else None]
         return min((time for time in times if time is not None), default=None)
@@ -108,6 +120,7 @@ class AgentProgram:
         print_event("advertised", to=to, sequence=message.sequence)
 
     def _from_radio(self) -> None:
+        """Answer a solicitation, or process a registration message, that arrived by radio."""
         received = self._radio.receive()
         if received is None:
             return
@@ -134,7 +147,7 @@ class AgentProgram:
             self._dispatch_message(datagram)
 
     def _dispatch_message(self, datagram: Datagram) -> None:
-        """Pass a message to the home agent if addressed, else to the foreign agent."""
+        """Pass a registration message to the home agent if addressed, else to the foreign agent."""
         now = now_s()
         if datagram.payload[:1] == bytes((packets.REPLY,)):
             if self._foreign and datagram.source.link is None:
@@ -153,7 +166,7 @@ class AgentProgram:
                                         or request.home_address in self._config.home)
 
     def _perform_effects(self, effects: list[Effect]) -> None:
-        """Perform effects in order up to the first failure, so that no success is reported then."""
+        """Perform actions in order up to the first failure, so that no success is reported then."""
         for effect in effects:
             try:
                 self._perform_effect(effect)
@@ -186,8 +199,8 @@ class AgentProgram:
 
 
 def main(arguments: list[str]) -> int:
-    """Run until SIGTERM, and return the exit status."""
-    return run_daemon(arguments, load_agent, AgentProgram, lambda config: {
+    """Run the Mobile IP agent until SIGTERM, and return the exit status."""
+    return run_daemon(arguments, load_agent_config, AgentProgram, lambda config: {
         "interface": config.interface, "address": config.address})
 
 

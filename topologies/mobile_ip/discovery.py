@@ -1,7 +1,7 @@
-"""Agent discovery: ICMP advertisements with the mobility extension, and solicitations.
+"""Mobile IP agent discovery: encode and parse ICMP advertisements and solicitations.
 
-RFC 1256 defines the ICMP messages, RFC 5944 section 2 the additions of Mobile IP. Pure functions
-on the ICMP message, without the IP header.
+RFC 1256 defines the ICMP messages, RFC 5944 section 2 the additions of Mobile IP. Pure functions on
+the ICMP message, without the IP header.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _CODES = frozenset({0, 16})
 
 
 class AgentFlag(enum.IntFlag):
-    """Flags of the mobility extension (RFC 5944 section 2.1.1). For T see RFC 3024 section 3.1."""
+    """The flags of an Agent Advertisement's mobility extension (RFC 5944 section 2.1.1).
+
+    For T see RFC 3024 section 3.1.
+    """
 
     REGISTRATION_REQUIRED = 0x8000
     BUSY = 0x4000
@@ -48,9 +51,16 @@ class AgentFlag(enum.IntFlag):
 
 @dataclass(frozen=True)
 class Advertisement:
-    """An Agent Advertisement. Lifetimes are in seconds.
+    """An Agent Advertisement (RFC 5944 section 2.1). Lifetimes are in seconds.
 
-    `routers` are addresses with their preference.
+    - `sequence`: its number since the agent started
+    - `registration_lifetime_s`: longest registration that the agent accepts
+    - `services`: flags, such as home agent and foreign agent
+    - `care_of`: care-of addresses
+    - `routers`: addresses of routers with their preference
+    - `lifetime_s`: how long the advertisement is valid
+    - `prefix_lengths`: prefix lengths of the routers' addresses
+    - `code`: 0, or 16 if the agent routes no other traffic
     """
 
     sequence: int
@@ -63,11 +73,11 @@ class Advertisement:
     code: int = 0
 
     def offers(self, service: AgentFlag) -> bool:
-        """Return whether the agent offers a service."""
+        """Return whether the agent offers a service, such as being a foreign agent."""
         return bool(self.services & service)
 
     def encode(self) -> bytes:
-        """Return the ICMP message."""
+        """Return the advertisement as an ICMP message."""
         head = _HEAD.pack(ADVERTISEMENT, self.code, 0, len(self.routers), 2, self.lifetime_s)
         routers = b"".join(_ROUTER.pack(inet_aton(address), preference)
                            for address, preference in self.routers)
@@ -80,7 +90,7 @@ class Advertisement:
 
 
 def encode_solicitation() -> bytes:
-    """Return an Agent Solicitation, identical to a Router Solicitation (RFC 5944 section 2.2)."""
+    """Return an Agent Solicitation, which equals a Router Solicitation (RFC 5944, 2.2)."""
     return _with_checksum(struct.pack("!BBHI", SOLICITATION, 0, 0, 0))
 
 

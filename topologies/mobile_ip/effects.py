@@ -1,4 +1,10 @@
-"""Effects that the agents' and the mobile node's logic returns, so that it needs no kernel."""
+"""Define the actions that the logic of Mobile IP agents and mobile nodes requests.
+
+An action (effect) is data, such as `SendMessage` (send a registration message) or `Bind` (tunnel
+packets to a care-of address). `home_agent`, `foreign_agent` and `mobile_node` return effects, and
+the programs `agent` and `node` perform them on sockets and kernel. So the logic needs no kernel,
+and can be tested alone.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The other side of a message.
+    """The sender or receiver of a registration message: its addresses and port.
 
     `link` is its link-layer address on the radio side, None elsewhere.
     """
@@ -30,7 +36,7 @@ class Datagram:
 
 @dataclass(frozen=True)
 class SendMessage:
-    """Send a registration message over UDP."""
+    """Action: send a registration message over UDP."""
 
     payload: bytes
     source: str
@@ -39,7 +45,10 @@ class SendMessage:
 
 @dataclass(frozen=True)
 class Bind:
-    """Home agent: tunnel packets for `home_address` to `care_of`, and move an earlier tunnel."""
+    """Action of a home agent: tunnel packets for `home_address` to `care_of`.
+
+    An earlier tunnel of the node is moved.
+    """
 
     home_address: str
     care_of: str
@@ -47,7 +56,7 @@ class Bind:
 
 @dataclass(frozen=True)
 class Unbind:
-    """Home agent: deliver at home again.
+    """Action of a home agent: deliver packets for a node on its home link again.
 
     `link` is the node's link-layer address, if the node itself deregistered at home.
     """
@@ -59,7 +68,11 @@ class Unbind:
 
 @dataclass(frozen=True)
 class Admit:
-    """Foreign agent: serve a visitor."""
+    """Action of a foreign agent: serve a visiting node.
+
+    `link` is the link-layer address of the node. With `reverse_tunnel`, its packets also go back
+    through the tunnel.
+    """
 
     home_address: str
     home_agent: str
@@ -69,19 +82,22 @@ class Admit:
 
 @dataclass(frozen=True)
 class Dismiss:
-    """Foreign agent: stop serving a visitor."""
+    """Action of a foreign agent: stop serving a visiting node."""
 
     home_address: str
 
 
 @dataclass(frozen=True)
 class Solicit:
-    """Mobile node: ask for agents on the link."""
+    """Action of a mobile node: send a solicitation for agents on the link."""
 
 
 @dataclass(frozen=True)
 class UseAgent:
-    """Mobile node: route everything through this agent."""
+    """Action of a mobile node: route all packets through this agent.
+
+    `address` and `link` are the agent's IP and link-layer addresses.
+    """
 
     address: str
     link: bytes
@@ -90,7 +106,7 @@ class UseAgent:
 
 @dataclass(frozen=True)
 class DaemonEvent:
-    """An event to print."""
+    """Action: print an event as a line of JSON."""
 
     event: str
     fields: dict[str, Any] = field(default_factory=dict)

@@ -1,7 +1,8 @@
-"""The foreign agent's logic: relay registrations and keep a list of visitors.
+"""Implement the logic of a Mobile IP foreign agent: relay registrations, and list visitors.
 
-RFC 5944 section 3.7, RFC 3024 section 4.2. Nothing here touches a socket or the kernel. Times are
-seconds since 1970 on the caller's clock.
+`ForeignAgent` takes received messages from the radio and from the wire. It returns the actions
+(`effects`) that the program `agent` performs. Nothing here touches a socket or the kernel. RFC 5944
+section 3.7, RFC 3024 section 4.2. Times are seconds since 1970 on the caller's clock.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from topologies.mobile_ip import packets, replay
+from topologies.mobile_ip import packets
 from topologies.mobile_ip.effects import (
     Admit,
     DaemonEvent,
@@ -41,9 +42,13 @@ _NEIGHBOUR_TTL = 255
 
 @dataclass(frozen=True)
 class ForeignPolicy:
-    """The services of a foreign agent.
+    """The settings of a foreign agent: its services and security associations.
 
-    `peers` are home agents and `nodes` mobile nodes that have a security association with it.
+    - `lifetime_s`: longest registration that it accepts (s)
+    - `peers`, `nodes`: home agents and mobile nodes that have a security association with it
+    - `reverse_tunnel`, `reverse_tunnel_mandatory`: whether it offers reverse tunnelling, and
+      refuses requests without (RFC 3024)
+    - `max_pending`: largest number of requests without an answer
     """
 
     address: str
@@ -57,8 +62,8 @@ class ForeignPolicy:
 
 
 @dataclass(frozen=True)
-class Pending:
-    """A request that the home agent has not answered yet."""
+class PendingRegistration:
+    """A registration request that the home agent has not answered yet."""
 
     request: Request
     node: Endpoint
@@ -67,7 +72,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class Visitor:
-    """A node that is served, with the end of the visit (None: no end)."""
+    """A mobile node that the foreign agent serves, with the end of the visit (None: no end)."""
 
     home_agent: str
     link: bytes
@@ -76,16 +81,16 @@ class Visitor:
 
 
 class ForeignAgent:
-    """The pending requests and the visitors."""
+    """The state of a foreign agent: pending registration requests, and visitors."""
 
     def __init__(self, policy: ForeignPolicy) -> None:
         self.policy = policy
         self.visitors: dict[str, Visitor] = {}
-        self.pending: dict[tuple[str, int], Pending] = {}
+        self.pending: dict[tuple[str, int], PendingRegistration] = {}
         self.security_exceptions = 0
 
     def from_radio(self, datagram: Datagram, now_s: float) -> list[Effect]:
-        """Relay a node's request to its home agent, or deny it."""
+        """Relay a mobile node's registration request to its home agent, or deny it."""
         try:
             request = packets.parse_request(datagram.payload)
         except MessageError as error:
@@ -99,7 +104,7 @@ class ForeignAgent:
         if refusal is not None:
             self.security_exceptions += refusal[0] == Code.FA_NODE_AUTHENTICATION
             return self._deny_request(datagram.source, request, refusal)
-        self.pending[_request_key(request)] = Pending(request, datagram.source, now_s)
+        self.pending[_request_key(request)] = PendingRegistration(request, datagram.source, now_s)
         peer = self.policy.peers.get(request.home_agent)
         relayed = packets.as_authorized(request)
         if peer is not None:
@@ -108,7 +113,7 @@ class ForeignAgent:
         return [SendMessage(relayed.encode(), self.policy.care_of, home_agent)]
 
     def from_wire(self, datagram: Datagram, now_s: float) -> list[Effect]:
-        """Relay a home agent's reply to the node that waits for it (RFC 5944 section 3.7.3)."""
+        """Relay a home agent's reply to the mobile node that waits for it (RFC 5944, 3.7.3)."""
         try:
             reply = packets.parse_reply(datagram.payload)
         except MessageError:
@@ -130,7 +135,7 @@ class ForeignAgent:
         return [*self._accept_reply(reply, pending, now_s), relayed]
 
     def expire(self, now_s: float) -> list[Effect]:
-        """End expired visits, and deny requests that were not answered in time (code 78)."""
+        """End expired visits, and deny requests that the home agent did not answer in time (78)."""
         ended: list[Effect] = []
         for home, visitor in list(self.visitors.items()):
             if visitor.expires_s is not None and visitor.expires_s <= now_s:
@@ -143,18 +148,21 @@ class ForeignAgent:
         return ended
 
     def deadline_s(self) -> float | None:
-        """Return the time at which `expire` is due next."""
+        """Return when `expire` must be called next."""
         times = [visitor.expires_s for visitor in self.visitors.values()
                  if visitor.expires_s is not None]
         times += [pending.since_s + PENDING_S for pending in self.pending.values()]
         return min(times, default=None)
 
     def forget_visitor(self, home_address: str) -> None:
-        """Drop a visitor that the kernel could not serve."""
+        """Remove a visitor that the kernel could not serve."""
         self.visitors.pop(home_address, None)
 
     def _find_refusals(self, request: Request, datagram: Datagram) -> Iterator[tuple[Code, str]]:
-        """Yield reasons to deny a request (RFC 5944 section 3.7.2.1, RFC 3024 section 4.2.1)."""
+        """Yield code and description of each reason to deny a registration request.
+
+        RFC 5944 section 3.7.2.1, RFC 3024 section 4.2.1.
+        """
         node = self.policy.nodes.get(request.home_address)
         if node is not None and not packets.is_authentic(request, ExtensionType.MOBILE_FOREIGN,
                                                          node):
@@ -179,6 +187,7 @@ class ForeignAgent:
 
     def _find_tunnel_refusals(self, request: Request,
                               datagram: Datagram) -> Iterator[tuple[Code, str]]:
+        """Yield code and description of each reason to deny a request because of its tunnel."""
         if request.has_flag(RequestFlag.REVERSE_TUNNEL):
             if not self.policy.reverse_tunnel:
                 yield Code.FA_NO_REVERSE_TUNNEL, "requested reverse tunnel unavailable"
@@ -190,14 +199,17 @@ class ForeignAgent:
                for extension in request.extensions):
             yield Code.FA_DELIVERY_STYLE, "delivery style not supported"
 
-    def _find_pending(self, reply: Reply, source: str) -> Pending | None:
+    def _find_pending(self, reply: Reply, source: str) -> PendingRegistration | None:
         for (home, _), pending in self.pending.items():
             if (home == reply.home_address and source == pending.request.home_agent
-                    and replay.is_answer(reply.identification, pending.request.identification)):
+                    and packets.is_answered_identification(reply.identification,
+                                                           pending.request.identification)):
                 return pending
         return None
 
-    def _accept_reply(self, reply: Reply, pending: Pending, now_s: float) -> list[Effect]:
+    def _accept_reply(self, reply: Reply, pending: PendingRegistration,
+                      now_s: float) -> list[Effect]:
+        """Serve the mobile node as its home agent's reply says."""
         home, request = reply.home_address, pending.request
         if is_deregistration(request) or reply.lifetime_s == 0:
             return self._dismiss_visitor(home, "deregistered") if home in self.visitors else []
@@ -230,7 +242,7 @@ class ForeignAgent:
         return [note, self._to_node(reply, node)]
 
     def _to_node(self, reply: Reply, node: Endpoint) -> SendMessage:
-        """Return a reply to a node, with the agent's authenticator if both share a key.
+        """Return a registration reply for a node, authenticated if agent and node have a key.
 
         RFC 5944 section 3.7.3.2.
         """
@@ -241,4 +253,5 @@ class ForeignAgent:
 
 
 def _request_key(request: Request) -> tuple[str, int]:
+    """Return home address and identification, which identify a pending request."""
     return request.home_address, request.identification

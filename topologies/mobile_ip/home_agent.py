@@ -1,7 +1,9 @@
-"""The home agent's logic: registration requests in, replies and bindings out.
+"""Implement the logic of a Mobile IP home agent: answer requests, and keep bindings.
 
-RFC 5944 section 3.8. Nothing here touches a socket or the kernel. Times are seconds since 1970 on
-the caller's clock.
+A binding maps a mobile node's home address to its care-of address (RFC 5944 section 3.8).
+`HomeAgent.handle_request` takes a received request. It returns the actions (`effects`) that the
+program `agent` performs. Nothing here touches a socket or the kernel. Times are seconds since 1970
+on the caller's clock.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from topologies.mobile_ip import packets, replay
+from topologies.mobile_ip import packets
 from topologies.mobile_ip.effects import (
     Bind,
     DaemonEvent,
@@ -36,9 +38,14 @@ SECURITY_EXCEPTIONS = frozenset({Code.HA_NODE_AUTHENTICATION, Code.HA_FOREIGN_AU
 
 @dataclass(frozen=True)
 class HomePolicy:
-    """The services of a home agent.
+    """The settings of a home agent: its services and security associations.
 
-    `peers` are foreign agents that have a security association with it.
+    - `lifetime_s`: longest registration that it accepts (s)
+    - `nodes`, `peers`: mobile nodes and foreign agents that have a security association with it
+    - `own_care_of`: care-of address of the foreign agent on the same node, "" without one. No
+      tunnel may lead there.
+    - `reverse_tunnel`, `reverse_tunnel_mandatory`: whether it offers reverse tunnelling, and
+      refuses requests without (RFC 3024)
     """
 
     address: str
@@ -52,7 +59,10 @@ class HomePolicy:
 
 @dataclass(frozen=True)
 class Binding:
-    """A node's care-of address, with the end of the binding (None: until it is changed)."""
+    """A mobile node's care-of address, with the end of the binding.
+
+    None as the end means: until it is changed.
+    """
 
     care_of: str
     expires_s: float | None
@@ -60,12 +70,13 @@ class Binding:
 
 
 class HomeAgent:
-    """The bindings of the nodes it serves, and the number of security exceptions."""
+    """The state of a home agent: bindings of the nodes it serves, and security exceptions."""
 
     def __init__(self, policy: HomePolicy, started_s: float) -> None:
-        """Start without bindings. Requests older than `started_s` are refused as stale.
+        """Start without bindings.
 
-        What was accepted before that time is not known.
+        Requests older than `started_s` are refused as stale, because the agent does not know which
+        requests were accepted before its start.
         """
         self.policy = policy
         self._started_s = started_s
@@ -91,7 +102,7 @@ class HomeAgent:
         return self._accept_request(datagram, request, now_s)
 
     def expire(self, now_s: float) -> list[Effect]:
-        """End the expired bindings."""
+        """End the bindings whose lifetime is over."""
         ended: list[Effect] = []
         for home, binding in list(self.bindings.items()):
             if binding.expires_s is not None and binding.expires_s <= now_s:
@@ -102,17 +113,20 @@ class HomeAgent:
         return ended
 
     def deadline_s(self) -> float | None:
-        """Return the time at which `expire` is due next."""
+        """Return when `expire` must be called next."""
         return min((b.expires_s for b in self.bindings.values() if b.expires_s is not None),
                    default=None)
 
     def forget_binding(self, home_address: str) -> None:
-        """Drop a binding that the kernel could not carry out."""
+        """Remove a binding for which the kernel could not create the tunnel."""
         self.bindings.pop(home_address, None)
 
     def _find_refusals(self, request: Request, datagram: Datagram,
                        now_s: float) -> Iterator[tuple[Code, str]]:
-        """Yield reasons to deny a request, in the order of RFC 5944 section 3.8.2.1."""
+        """Yield code and description of each reason to deny a registration request.
+
+        The order is that of RFC 5944, 3.8.2.1.
+        """
         node = self.policy.nodes.get(request.home_address)
         if node is None:
             # The RFC has no separate code for this case. Without an association no authenticator
@@ -125,15 +139,15 @@ class HomeAgent:
         if peer is not None and not packets.is_authentic(request, ExtensionType.FOREIGN_HOME, peer):
             yield Code.HA_FOREIGN_AUTHENTICATION, "foreign agent failed authentication"
         last = self._last_identification.get(request.home_address,
-                                             replay.make_identification(self._started_s))
-        if not replay.is_fresh(request.identification, now_s, last):
+                                             packets.make_identification(self._started_s))
+        if not packets.is_fresh_identification(request.identification, now_s, last):
             yield Code.HA_IDENTIFICATION, "identification is stale"
         if request.home_agent != self.policy.address:
             yield Code.HA_UNKNOWN_AGENT, "unknown home agent address"
         yield from self._find_unserved(request)
 
     def _find_unserved(self, request: Request) -> Iterator[tuple[Code, str]]:
-        """Yield reasons why an authentic request cannot be served."""
+        """Yield code and description of each reason not to grant an authentic request."""
         if not is_deregistration(request):
             if not is_unicast(request.care_of):
                 yield Code.HA_MALFORMED_REQUEST, "care-of address is not a unicast address"
@@ -151,6 +165,7 @@ class HomeAgent:
             yield Code.HA_REVERSE_TUNNEL_MANDATORY, "reverse tunnel is mandatory"
 
     def _accept_request(self, datagram: Datagram, request: Request, now_s: float) -> list[Effect]:
+        """Update the mobile node's binding as it requests, and send the reply."""
         home = request.home_address
         self._last_identification[home] = request.identification
         old = self.bindings.get(home)
@@ -173,6 +188,7 @@ class HomeAgent:
 
     def _end_binding(self, datagram: Datagram, request: Request,
                      old: Binding | None) -> list[Effect]:
+        """Remove the mobile node's binding, unless the request names another care-of address."""
         home = request.home_address
         # With a care-of address other than its own, only that binding is meant (section 3.8.2.2).
         if old is not None and request.care_of not in {home, old.care_of}:
@@ -185,6 +201,7 @@ class HomeAgent:
 
     def _deny_request(self, datagram: Datagram, request: Request, refusal: tuple[Code, str],
                       now_s: float) -> list[Effect]:
+        """Send a reply that denies a request, with the code and the reason for the log."""
         code, reason = refusal
         fields = {"by": "home", "code": int(code), "reason": reason,
                   "home_address": request.home_address, "from": datagram.source.address}
@@ -195,14 +212,14 @@ class HomeAgent:
         if code == Code.HA_IDENTIFICATION:
             # The node keeps the fraction of a second of its clock: one second later is after our
             # start in any case.
-            identification = replay.make_resynchronisation(identification,
-                                                           max(now_s, self._started_s + 1))
+            identification = packets.make_resynchronisation(identification,
+                                                            max(now_s, self._started_s + 1))
         return [DaemonEvent("denied", fields),
                 self._build_reply(datagram, request, code, 0, identification)]
 
     def _build_reply(self, datagram: Datagram, request: Request, code: Code, lifetime_s: int,
                      identification: int) -> SendMessage:
-        """Return a reply to the sender of the request (RFC 5944 section 3.8.3)."""
+        """Return the reply to a registration request, addressed to its sender (RFC 5944, 3.8.3)."""
         reply = Reply(code, lifetime_s, request.home_address, self.policy.address, identification)
         node = self.policy.nodes.get(request.home_address)
         if node is not None:
@@ -214,14 +231,14 @@ class HomeAgent:
 
 
 def is_deregistration(request: Request) -> bool:
-    """Return whether the lifetime is 0 (RFC 5944 section 3.3).
+    """Return whether a registration request has lifetime 0, which deregisters (RFC 5944, 3.3).
 
-    A registration of the home address itself is one with lifetime 0, too.
+    A registration of the home address itself has lifetime 0, too.
     """
     return request.lifetime_s == 0
 
 
 def is_unicast(address: str) -> bool:
-    """Return whether a host can have this address."""
+    """Return whether an IPv4 address can belong to a host."""
     first = int(address.partition(".")[0])
     return 0 < first < 224 and first != 127

@@ -1,8 +1,9 @@
-"""Encode and parse IPv4, UDP and ARP for packet sockets, as pure functions.
+"""Encode and parse IPv4, UDP and ARP packets for the packet sockets of Mobile IP.
 
-Registration and discovery on the radio side use packet sockets. The link-layer address of the
-other side matters there (a visitor's must not be resolved by ARP, RFC 5944 section 4.6). No route,
-filter or IPsec policy of the node may block a registration.
+On the radio side, agents and mobile nodes send registration and discovery through packet sockets
+(`link`). There are two reasons. A visitor's link-layer address must not be resolved by ARP (RFC
+5944 section 4.6). No route, filter or IPsec policy of the node may block a registration. All
+functions are pure.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Ipv4Packet:
     destination_port: int = 0
 
     def encode(self) -> bytes:
-        """Return the octets with checksums. A UDP payload gets its UDP header."""
+        """Return the bytes of the packet with checksums. A UDP payload gets its UDP header."""
         body = self.payload
         addresses = inet_aton(self.source) + inet_aton(self.destination)
         if self.protocol == UDP:
@@ -104,13 +105,16 @@ def internet_checksum(data: bytes) -> int:
 
 
 def gratuitous_arp(address: str, link_address: bytes) -> bytes:
-    """Return an ARP request by which `link_address` claims an address (RFC 5944 section 4.6)."""
+    """Return a gratuitous ARP request, which claims an address (RFC 5944 section 4.6)."""
     own = inet_aton(address)
     return _ARP.pack(1, 0x0800, 6, 4, 1, link_address, own, bytes(6), own)
 
 
 def multicast_link_address(group: str) -> bytes:
-    """Return the Ethernet address of an IPv4 group (RFC 1112 section 6.4) or of the broadcast."""
+    """Return the Ethernet address of an IPv4 multicast group or of the broadcast address.
+
+    RFC 1112 section 6.4.
+    """
     packed = inet_aton(group)
     if group == "255.255.255.255":
         return b"\xff" * 6

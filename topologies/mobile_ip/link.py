@@ -1,4 +1,9 @@
-"""Sockets: packets with link-layer addresses on the radio side, UDP on the wired side."""
+"""Send and receive the messages of Mobile IP: by packet sockets on radios, by UDP on wires.
+
+`Radio` sends and receives agent discovery and registration on one radio interface, with link-layer
+addresses. `UdpRegistration` sends and receives registration messages on the other interfaces. The
+programs `agent` and `node` use them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,7 @@ _REGISTRATION_TTL = 255
 
 
 class Radio:
-    """A packet socket for discovery and registration on one interface.
+    """A packet socket for agent discovery and registration on one interface.
 
     A filter drops all other packets, so they never wake the daemon.
     """
@@ -62,9 +67,9 @@ class Radio:
         self._socket.close()
 
     def receive(self) -> tuple[Ipv4Packet, bytes] | None:
-        """Return a packet and its sender's link-layer address.
+        """Return a received packet and its sender's link-layer address.
 
-        The result is None if there is no valid one.
+        The result is None if there is no valid packet.
         """
         try:
             data, ancillary, _, sender = self._socket.recvmsg(_LARGEST, 128)
@@ -78,7 +83,7 @@ class Radio:
             return None
 
     def send_icmp(self, message: bytes, source: str, destination: str, link: bytes) -> None:
-        """Send a discovery message.
+        """Send an agent discovery message (ICMP).
 
         Raises:
             OSError: The message cannot be sent.
@@ -96,7 +101,7 @@ class Radio:
                                      effect.payload, source_port, effect.to.port), effect.to.link)
 
     def claim_address(self, address: str, link: bytes) -> None:
-        """Broadcast the link-layer address of an IP address.
+        """Broadcast the link-layer address of an IP address (gratuitous ARP).
 
         Raises:
             OSError: The message cannot be sent.
@@ -109,7 +114,7 @@ class Radio:
 
 
 class UdpRegistration:
-    """A socket for registration over ordinary UDP, on every interface but the radio's.
+    """A UDP socket for registration messages, on every interface but the radio's.
 
     The port is bound on all interfaces. So the kernel does not answer messages on the radio side
     with "port unreachable".
@@ -124,7 +129,7 @@ class UdpRegistration:
 
     @property
     def port(self) -> int:
-        """Return the local port."""
+        """Return the local UDP port."""
         return int(self._socket.getsockname()[1])
 
     def fileno(self) -> int:
@@ -136,7 +141,7 @@ class UdpRegistration:
         self._socket.close()
 
     def receive(self) -> Datagram | None:
-        """Return a datagram with its destination address. The result is None if there is none."""
+        """Return the next datagram with its destination address, or None without one."""
         try:
             data, ancillary, _, (address, port) = self._socket.recvmsg(_LARGEST, 128)
         except BlockingIOError:
@@ -148,7 +153,7 @@ class UdpRegistration:
         return Datagram(data, Endpoint(address, port), socket.inet_ntoa(destination))
 
     def send(self, effect: SendMessage) -> None:
-        """Send a message from one of the node's addresses.
+        """Send a registration message from one of the node's addresses.
 
         Raises:
             OSError: The message cannot be sent.
@@ -159,7 +164,7 @@ class UdpRegistration:
 
 
 def _filter_program(icmp_type: int, udp_port: int) -> list[tuple[int, int, int, int]]:
-    """Return a classic BPF program for this ICMP type and unfragmented UDP to this port."""
+    """Return a BPF program that accepts an ICMP type, and unfragmented UDP to a port."""
     return [
         (0x30, 0, 0, 9),              # protocol
         (0x15, 0, 3, ICMP),  # ICMP, else go on to UDP

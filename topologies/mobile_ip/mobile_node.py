@@ -1,7 +1,8 @@
-"""The mobile node's logic: find an agent and register, renew, deregister.
+"""Implement the logic of a Mobile IP mobile node: find an agent, register and deregister.
 
-RFC 5944 sections 2.4, 3.6. Nothing here touches a socket or the kernel. Times are seconds since
-1970 on the caller's clock.
+`MobileNode` takes received advertisements and replies, and events of the link. It returns the
+actions (`effects`) that the program `node` performs. Nothing here touches a socket or the kernel.
+RFC 5944 sections 2.4 and 3.6. Times are seconds since 1970 on the caller's clock.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from topologies.mobile_ip import discovery, packets, replay
+from topologies.mobile_ip import discovery, packets
 from topologies.mobile_ip.discovery import Advertisement, AgentFlag
 from topologies.mobile_ip.effects import (
     DaemonEvent,
@@ -48,7 +49,14 @@ _TRANSIENT = frozenset({Code.FA_RESOURCES, Code.FA_TIMEOUT})
 class NodePolicy:
     """The addresses, keys and behaviour of a mobile node. Times are in seconds.
 
-    `foreign_agents` are security associations with foreign agents, by the agents' addresses.
+    - `association`: security association with the home agent
+    - `lifetime_s`: lifetime of registrations that it requests
+    - `by_event`: whether it searches for an agent when the link comes up. Otherwise any other
+      agent's advertisement is a reason to register.
+    - `reverse_tunnel`: whether it requests reverse tunnelling (RFC 3024)
+    - `retry_s`: time until an unanswered request is sent again for the first time
+    - `deadline_s`: time after which it gives up
+    - `foreign_agents`: security associations with foreign agents, by the agents' addresses
     """
 
     home_address: str
@@ -64,7 +72,11 @@ class NodePolicy:
 
 @dataclass(frozen=True)
 class HeardAgent:
-    """An agent whose advertisement was received."""
+    """An agent whose advertisement was received.
+
+    `link` is its link-layer address. `sequence` and `lifetime_s` are fields of the advertisement.
+    `at_home` says whether it is the home agent.
+    """
 
     address: str
     link: bytes
@@ -75,8 +87,17 @@ class HeardAgent:
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """A registration in progress, over all its transmissions."""
+class RegistrationAttempt:
+    """A registration in progress, over all its transmissions.
+
+    - `agent`, `lifetime_s`: the agent to register with, and the requested lifetime
+    - `deadline_s`: time at which it is given up
+    - `next_s`, `wait_s`: time of the next transmission, and the wait before it
+    - `count`: number of transmissions
+    - `corrections`: number of times that the node corrected its clock
+    - `sent_s`, `identification`: time and Identification field of the last request
+    - `trouble`: reason why it has not succeeded yet
+    """
 
     agent: HeardAgent
     lifetime_s: int
@@ -97,7 +118,7 @@ class MobileNode:
                  clock_offset_s: float = 0.0) -> None:
         self.policy = policy
         self.agent: HeardAgent | None = None
-        self.attempt: Attempt | None = None
+        self.attempt: RegistrationAttempt | None = None
         self.registered = False
         self.clock_offset_s = clock_offset_s
         self._noise = noise
@@ -123,13 +144,26 @@ class MobileNode:
         return self.tick(now_s)
 
     def handle_detach(self) -> list[Effect]:
-        """Forget the agent, after the link went down. Pending messages are pointless."""
+        """Forget the agent, after the link went down. Pending messages are dropped."""
         self._forget_agent()
         return []
 
     def handle_advertisement(self, advertisement: Advertisement, address: str, link: bytes,
                              now_s: float) -> list[Effect]:
-        """Handle an agent's advertisement."""
+        """Begin a registration if an agent's advertisement is a reason for it.
+
+        Reasons are the first agent that is heard, another agent, and a restart of the agent. With
+        the policy `by_event`, only a search for agents and a restart are reasons.
+
+        Args:
+            advertisement: The advertisement.
+            address: IP address of the agent.
+            link: Link-layer address of the agent.
+            now_s: Current time in s.
+
+        Returns:
+            The actions of the daemon, none without a reason.
+        """
         agent = self._describe_agent(advertisement, address, link)
         if agent is None or not self._is_news(agent):
             if agent is not None and self.agent is not None:
@@ -149,7 +183,7 @@ class MobileNode:
         return [note, *use, *self._start_registration(now_s, now_s + self.policy.deadline_s)]
 
     def handle_reply(self, payload: bytes, now_s: float) -> list[Effect]:
-        """Handle a message to the port of the registration."""
+        """Handle a message to the registration port: a registration reply."""
         attempt = self.attempt
         try:
             reply = packets.parse_reply(payload)
@@ -157,10 +191,13 @@ class MobileNode:
             return []
         if (attempt is None or reply.home_address != self.policy.home_address
                 or packets.unknown_kind(reply) is not None
-                or not replay.is_answer(reply.identification, attempt.identification)):
+                or not packets.is_answered_identification(reply.identification,
+                                                          attempt.identification)):
             return []
         by_foreign_agent = Code.FA_UNSPECIFIED <= reply.code < Code.HA_UNSPECIFIED
         shared = self._shared_with(attempt.agent)
+        # With a key shared with the foreign agent, its authenticator must be valid. The home
+        # agent's must be valid, too, unless the foreign agent itself denies.
         authentic = (shared is None or packets.is_authentic(
             reply, ExtensionType.MOBILE_FOREIGN, shared)) and (
                 by_foreign_agent or packets.is_authentic(
@@ -176,7 +213,7 @@ class MobileNode:
                 *self._handle_denial(reply, attempt, now_s)]
 
     def tick(self, now_s: float) -> list[Effect]:
-        """Solicit, retransmit, renew or give up if that is due."""
+        """Do all work that is due now: solicit, retransmit, renew or give up."""
         effects: list[Effect] = []
         if self._search_until_s is not None and self._search_until_s <= now_s:
             self._search_until_s = self._solicit_s = None
@@ -191,7 +228,7 @@ class MobileNode:
         return effects
 
     def deadline_s(self) -> float | None:
-        """Return the time at which `tick` is due next."""
+        """Return when `tick` must be called next."""
         times = [self._solicit_s, self._search_until_s, self._renew_s]
         times += [self.attempt.next_s, self.attempt.deadline_s] if self.attempt else []
         return min((time for time in times if time is not None), default=None)
@@ -207,6 +244,7 @@ class MobileNode:
             useful = advertisement.offers(AgentFlag.HOME_AGENT)
         else:
             known = self.agent is not None and self.agent.address == address
+            # A busy foreign agent still serves the nodes that it has registered.
             useful = advertisement.offers(AgentFlag.FOREIGN_AGENT) and bool(
                 advertisement.care_of) and (
                 known or not advertisement.offers(AgentFlag.BUSY))
@@ -216,7 +254,7 @@ class MobileNode:
                           advertisement.sequence, advertisement.registration_lifetime_s)
 
     def _is_news(self, agent: HeardAgent) -> bool:
-        """Return whether an advertisement is a reason to register."""
+        """Return whether an agent's advertisement is a reason to register."""
         if self.agent is None:
             return not self.policy.by_event or self._search_until_s is not None
         if self.agent.address != agent.address:
@@ -244,14 +282,15 @@ class MobileNode:
         assert agent is not None
         self._renew_s = None
         lifetime_s = 0 if agent.at_home else min(self.policy.lifetime_s, agent.lifetime_s)
-        return self._send_request(Attempt(agent, lifetime_s, deadline_s, now_s,
-                                          self.policy.retry_s),
+        return self._send_request(RegistrationAttempt(agent, lifetime_s, deadline_s, now_s,
+                                                      self.policy.retry_s),
                                   now_s)
 
-    def _send_request(self, attempt: Attempt, now_s: float) -> list[Effect]:
-        """Send the request, with a new Identification each time (section 3.6.3)."""
+    def _send_request(self, attempt: RegistrationAttempt, now_s: float) -> list[Effect]:
+        """Send the registration request, with a new Identification each time (section 3.6.3)."""
         agent = attempt.agent
-        identification = max(replay.make_identification(now_s + self.clock_offset_s, self._noise()),
+        identification = max(packets.make_identification(now_s + self.clock_offset_s,
+                                                         self._noise()),
                              self._last_identification + 1)
         self._last_identification = identification
         # RFC 5944 section 3.6.1.2: at home the care-of address is the home address.
@@ -280,12 +319,12 @@ class MobileNode:
         """Return the node's security association with a foreign agent, None if it has none."""
         return None if agent.at_home else self.policy.foreign_agents.get(agent.address)
 
-    def _retry_registration(self, attempt: Attempt, now_s: float) -> list[Effect]:
+    def _retry_registration(self, attempt: RegistrationAttempt, now_s: float) -> list[Effect]:
         if attempt.deadline_s <= now_s:
             return self._give_up(attempt.trouble)
         return self._send_request(attempt, now_s) if attempt.next_s <= now_s else []
 
-    def _complete_registration(self, reply: Reply, attempt: Attempt) -> list[Effect]:
+    def _complete_registration(self, reply: Reply, attempt: RegistrationAttempt) -> list[Effect]:
         agent = attempt.agent
         lifetime_s = min(reply.lifetime_s, attempt.lifetime_s)
         self.attempt = None
@@ -303,12 +342,16 @@ class MobileNode:
         return [UseAgent(agent.address, agent.link, at_home=False),
                 DaemonEvent("registered", fields)]
 
-    def _handle_denial(self, reply: Reply, attempt: Attempt, now_s: float) -> list[Effect]:
-        """Correct the request if the denial says how, else give up (RFC 5944 section 3.6.2.3)."""
+    def _handle_denial(self, reply: Reply, attempt: RegistrationAttempt,
+                       now_s: float) -> list[Effect]:
+        """Correct the registration request if the denial says how, else give up.
+
+        RFC 5944 section 3.6.2.3.
+        """
         if attempt.corrections < _MAX_CORRECTIONS:
             corrected = replace(attempt, corrections=attempt.corrections + 1)
             if reply.code == Code.HA_IDENTIFICATION:
-                self.clock_offset_s = replay.seconds_from_identification(
+                self.clock_offset_s = packets.seconds_from_identification(
                     reply.identification) - now_s
                 self._last_identification = 0
                 return self._send_request(corrected, now_s)
@@ -322,7 +365,7 @@ class MobileNode:
         return self._give_up(f"denied with code {reply.code}")
 
     def _give_up(self, reason: str) -> list[Effect]:
-        """Give up until the link comes up again, or an agent is heard."""
+        """Give up registering until the link comes up again, or an agent is heard."""
         self._forget_agent()
         return [DaemonEvent("failed", {"reason": reason})]
 

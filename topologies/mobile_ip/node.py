@@ -1,4 +1,10 @@
-"""Program with the mobile node: `python3 -m topologies.mobile_ip.node CONFIG.json`."""
+"""Run a Mobile IP mobile node on a node of an emulated network.
+
+The command is `python3 -m topologies.mobile_ip.node CONFIG.json`. `mobile_node` has the logic: it
+takes received messages and returns effects (actions on sockets and kernel). This program receives
+the messages, performs the effects, and prints events as JSON lines. Commands on standard input say
+when the link is attached or detached, and end the program.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +16,14 @@ from collections.abc import Callable
 from typing import Any
 
 from topologies.mobile_ip import discovery
-from topologies.mobile_ip.config import NodeConfig, load_node
-from topologies.mobile_ip.daemon import DaemonLoop, now_s, print_event, run_daemon
+from topologies.mobile_ip.daemon import (
+    DaemonLoop,
+    NodeConfig,
+    load_node_config,
+    now_s,
+    print_event,
+    run_daemon,
+)
 from topologies.mobile_ip.effects import DaemonEvent, Effect, SendMessage, Solicit, UseAgent
 from topologies.mobile_ip.ipv4 import ICMP, multicast_link_address
 from topologies.mobile_ip.kernel import NodeKernel
@@ -21,7 +33,7 @@ from topologies.mobile_ip.packets import MessageError
 
 
 class MobileNodeProgram:
-    """The program that connects sockets, kernel and commands with the mobile node's logic."""
+    """A mobile node: it connects sockets, kernel and commands with the mobile node's logic."""
 
     def __init__(self, config: NodeConfig, loop: DaemonLoop) -> None:
         self._config = config
@@ -44,21 +56,21 @@ class MobileNodeProgram:
         loop.watch(self._input, self._input.read)
 
     def start(self) -> None:
-        """Prepare the kernel."""
+        """Prepare the kernel for the mobile node's address and routes."""
         self._kernel.start()
 
     def stop(self) -> None:
-        """Undo the changes to the kernel."""
+        """Undo the mobile node's changes to the kernel."""
         self._kernel.stop()
         self._radio.close()
         self._placeholder.close()
 
     def deadline_s(self) -> float | None:
-        """Return the time at which `tick` is due next."""
+        """Return when `tick` must be called next."""
         return self._logic.deadline_s()
 
     def tick(self, now: float) -> None:
-        """Do what is due."""
+        """Do all work that is due now, such as a retransmission."""
         self._perform_effects(self._logic.tick(now))
 
     def _handle_command(self, command: dict[str, Any]) -> None:
@@ -82,10 +94,10 @@ class MobileNodeProgram:
                 self._perform_effects(self._logic.handle_reply(packet.payload, now_s()))
             return
         try:
-            heard = discovery.parse_advertisement(packet.payload)
+            offer = discovery.parse_advertisement(packet.payload)
         except MessageError:
             return
-        self._perform_effects(self._logic.handle_advertisement(heard, packet.source, link, now_s()))
+        self._perform_effects(self._logic.handle_advertisement(offer, packet.source, link, now_s()))
 
     def _perform_effects(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -110,7 +122,7 @@ class MobileNodeProgram:
 
 
 class _Commands:
-    """Commands as JSON lines on standard input. Its end means stop."""
+    """The reader of commands as JSON lines on standard input. Its end means stop."""
 
     def __init__(self, act: Callable[[dict[str, Any]], None], loop: DaemonLoop) -> None:
         self._act = act
@@ -122,7 +134,7 @@ class _Commands:
         return 0
 
     def read(self) -> None:
-        """Read the available input, and execute every complete line."""
+        """Read the available input, and execute every complete command line."""
         data = os.read(0, 65536)
         if not data:
             self._loop.end()
@@ -140,8 +152,8 @@ class _Commands:
 
 
 def main(arguments: list[str]) -> int:
-    """Run until `stop`, the end of input or SIGTERM, and return the exit status."""
-    return run_daemon(arguments, load_node, MobileNodeProgram, lambda config: {
+    """Run the mobile node until `stop`, the end of input or SIGTERM, and return the exit status."""
+    return run_daemon(arguments, load_node_config, MobileNodeProgram, lambda config: {
         "interface": config.interface, "home_address": config.home_address})
 
 

@@ -1,7 +1,9 @@
-"""Encode, parse and authenticate registration messages of Mobile IPv4, as pure functions.
+"""Encode, parse and authenticate registration messages of Mobile IPv4.
 
 RFC 5944: Registration Request (section 3.3), Registration Reply (3.4), authentication extensions
-(3.5). Addresses are dotted quads, lifetimes seconds, the Identification is a 64-bit integer.
+(3.5). `make_identification` and `is_fresh_identification` make and check Identifications, which
+prevent replay. Addresses are dotted quads, lifetimes seconds, the Identification is a 64-bit
+integer. All functions are pure. Agents and mobile nodes use them.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ _REPLY = struct.Struct("!BBH4s4sQ")
 
 
 class MessageError(ValueError):
-    """Octets that are not the expected message.
+    """An error: bytes are not the expected Mobile IP message.
 
-    `request` has the fixed part of a registration request if only its extensions are broken. So
-    the sender can get a reply (codes 70 and 134).
+    `request` has the fixed part of a registration request if only its extensions are broken. So the
+    sender can get a reply (codes 70 and 134).
     """
 
     def __init__(self, what: str, request: Request | None = None) -> None:
@@ -47,7 +49,10 @@ class RequestFlag(enum.IntFlag):
 
 
 class Code(enum.IntEnum):
-    """Reply codes (RFC 5944 section 3.4). For reverse tunnelling see RFC 3024 section 3.4."""
+    """Codes of a Registration Reply (RFC 5944 section 3.4).
+
+    For reverse tunnelling see RFC 3024 section 3.4.
+    """
 
     ACCEPTED = 0
     ACCEPTED_NO_SIMULTANEOUS = 1
@@ -80,7 +85,10 @@ class Code(enum.IntEnum):
 
 
 class ExtensionType(enum.IntEnum):
-    """Extension types. Those below 128 must be understood (RFC 5944 section 1.9)."""
+    """Types of Mobile IP message extensions.
+
+    Those below 128 must be understood (RFC 5944 section 1.9).
+    """
 
     MOBILE_HOME = 32
     MOBILE_FOREIGN = 33
@@ -94,13 +102,13 @@ ACCEPTED = frozenset({Code.ACCEPTED, Code.ACCEPTED_NO_SIMULTANEOUS})
 
 @dataclass(frozen=True)
 class Extension:
-    """An extension: type, length (implied) and value."""
+    """An extension of a Mobile IP message: type, length (implied) and value."""
 
     kind: int
     data: bytes
 
     def encode(self) -> bytes:
-        """Return the octets on the wire."""
+        """Return the bytes of the extension on the wire."""
         return bytes((self.kind, len(self.data))) + self.data
 
 
@@ -124,7 +132,7 @@ class Request:
         return fixed + b"".join(extension.encode() for extension in self.extensions)
 
     def has_flag(self, flag: RequestFlag) -> bool:
-        """Return whether a flag is set."""
+        """Return whether a flag of the request is set."""
         return bool(self.flags & flag)
 
 
@@ -208,7 +216,7 @@ def parse_reply(data: bytes) -> Reply:
 
 
 def parse_extensions(data: bytes) -> tuple[Extension, ...]:
-    """Parse the extensions up to the end of the message.
+    """Parse the extensions up to the end of a registration message.
 
     Raises:
         MessageError: An extension is cut short.
@@ -224,7 +232,7 @@ def parse_extensions(data: bytes) -> tuple[Extension, ...]:
 
 
 def unknown_kind(message: Request | Reply) -> int | None:
-    """Return the type of an unknown extension that must be understood, None if there is none.
+    """Return the type of an unknown extension that must be understood, None if none.
 
     RFC 5944 section 1.9.
     """
@@ -234,7 +242,7 @@ def unknown_kind(message: Request | Reply) -> int | None:
 
 
 def as_authorized(message: Message) -> Message:
-    """Return the message without the extensions that are for the next hop only.
+    """Return a registration message without the extensions that are for the next hop only.
 
     These follow the Mobile-Home extension, and a relaying agent removes them (RFC 5944 sections
     3.7.2.2 and 3.7.3.2). What precedes may not be changed on the way. Without a Mobile-Home
@@ -257,7 +265,7 @@ def add_authentication(message: Message, kind: ExtensionType, association: Assoc
 
 
 def compute_authenticator(prior: bytes, kind: int, association: Association) -> bytes:
-    """Return the HMAC-MD5 of 16 octets (RFC 5944 section 3.5.1).
+    """Return the authenticator of a registration message: HMAC-MD5, 16 bytes (RFC 5944, 3.5.1).
 
     It covers the UDP payload with all prior extensions, and the extension's own type, length and
     SPI.
@@ -267,7 +275,7 @@ def compute_authenticator(prior: bytes, kind: int, association: Association) -> 
 
 
 def is_authentic(message: Request | Reply, kind: ExtensionType, association: Association) -> bool:
-    """Return whether exactly one extension of this kind exists and is correct.
+    """Return whether a message has exactly one authentication extension of a kind, a valid one.
 
     RFC 5944 section 3.8.2.1.
     """
@@ -279,3 +287,54 @@ def is_authentic(message: Request | Reply, kind: ExtensionType, association: Ass
         return False
     prior = replace(message, extensions=message.extensions[:places[0]]).encode()
     return hmac.compare_digest(data[4:], compute_authenticator(prior, kind, association))
+
+
+# --- Replay protection by timestamps (RFC 5944 section 5.7.1) ---
+# Times are seconds since 1970 (UNIX). An Identification is in NTP format: seconds since 1900 in its
+# high 32 bits, and a binary fraction in its low ones.
+
+_NTP_EPOCH = 2_208_988_800
+_SECOND = 1 << 32
+_LOW = _SECOND - 1
+# RFC 5944 section 5.7.1: the default is 7 s, and more than 3 s is recommended.
+WINDOW_S = 7.0
+
+
+def make_identification(now_s: float, noise: int = 0) -> int:
+    """Return the time as the Identification of a request, with `noise` in its low 10 bits.
+
+    These bits are below the clock's precision. The Identification protects against replay.
+    """
+    whole = int(now_s)
+    fraction = int((now_s - whole) * _SECOND)
+    low = (fraction & ~0x3FF) | (noise & 0x3FF)
+    return ((whole + _NTP_EPOCH) % _SECOND) << 32 | low
+
+
+def seconds_from_identification(value: int) -> float:
+    """Return the time in an Identification, between 1968 and 2104 (RFC 4330 section 3)."""
+    high = value >> 32
+    if high < _SECOND >> 1:
+        high += _SECOND
+    return high - _NTP_EPOCH + (value & _LOW) / _SECOND
+
+
+def is_fresh_identification(value: int, now_s: float, last: int) -> bool:
+    """Return whether an Identification is close to our time and later than the last accepted."""
+    return abs(seconds_from_identification(value) - now_s) <= WINDOW_S and value > last
+
+
+def make_resynchronisation(value: int, now_s: float) -> int:
+    """Return the Identification of a denial with code 133 (clocks differ).
+
+    Its high half is our time, its low half the request's.
+    """
+    return (make_identification(now_s) & ~_LOW) | (value & _LOW)
+
+
+def is_answered_identification(reply: int, request: int) -> bool:
+    """Return whether a registration reply belongs to a request, by their Identifications.
+
+    Their low halves must be equal (RFC 5944 section 3.6.2.1).
+    """
+    return reply & _LOW == request & _LOW

@@ -1,1 +1,1 @@
-"""Common parts of the scripts in topologies/examples: a scenario on Mininet-WiFi alone."""
+"""Common parts of the scripts in topologies/examples, which run on Mininet-WiFi alone."""

@@ -1,4 +1,10 @@
-"""The daemons of an open network: hostapd, wpa_supplicant, Mobile IP's agents and nodes."""
+"""Start hostapd, wpa_supplicant and Mobile IP for an example script, on an open network.
+
+The scripts are those in topologies/examples. `run_daemons` takes the network and its scenario
+(which node talks to which). It starts the daemons and waits until every station has joined its home
+access point. It yields the state of each station (`StationState`), which the daemons' output lines
+update.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +58,7 @@ network={{
 
 
 class DaemonError(RuntimeError):
-    """A daemon did not start, or a station did not associate. The text is one line."""
+    """An error: a daemon did not start, or a station did not associate. The text is one line."""
 
 
 class StandaloneDaemon:
@@ -74,7 +80,7 @@ class StandaloneDaemon:
         self._reader.start()
 
     def wait_for(self, text: str) -> None:
-        """Wait for a line that contains `text`.
+        """Wait for an output line of the program that contains `text`.
 
         Raises:
             DaemonError: No such line appears in time.
@@ -82,19 +88,19 @@ class StandaloneDaemon:
         with self._news:
             if not self._news.wait_for(lambda: any(text in line for line in self._lines)
                                        or self.process.poll() is not None, _READY_S) or not any(
-                    text in line for line in self._lines):
+                                           text in line for line in self._lines):
                 last = self._lines[-1] if self._lines else "it says nothing"
                 raise DaemonError(f"{self.what}: no {text!r} within {_READY_S:g} s; it said last: "
                                   f"{last}")
 
     def send_command(self, order: str) -> None:
-        """Send a command to a program that reads them."""
+        """Send a command to the program's standard input."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": order}) + "\n")
         self.process.stdin.flush()
 
     def stop(self) -> None:
-        """End the program and wait."""
+        """End the program and wait for its end."""
         self.process.terminate()
         try:
             self.process.wait(3)
@@ -118,8 +124,8 @@ class StandaloneDaemon:
 
 
 @dataclass(frozen=True)
-class LinkUp:
-    """A link that came up. Times are of the monotonic clock."""
+class Association:
+    """An association of a station with an access point. Times are of the monotonic clock."""
 
     at_s: float
     access_point: str
@@ -127,7 +133,7 @@ class LinkUp:
 
 @dataclass(frozen=True)
 class Registration:
-    """An accepted registration. At home there is no care-of address."""
+    """An accepted Mobile IP registration. At home there is no care-of address."""
 
     at_s: float
     agent: str
@@ -136,31 +142,31 @@ class Registration:
 
 @dataclass
 class StationState:
-    """The state of a station by its daemons: its access point and its registrations."""
+    """The access point and the Mobile IP registrations of a station, from its daemons' output."""
 
     name: str
     access_points: dict[str, str]  # names by BSSID
     mobile_ip: StandaloneDaemon | None = None
-    associated: list[LinkUp] = field(default_factory=list)
+    associated: list[Association] = field(default_factory=list)
     registered: list[Registration] = field(default_factory=list)
 
     @property
     def access_point(self) -> str | None:
-        """Return the access point of the link."""
+        """Return the access point with which the station is associated."""
         return self.associated[-1].access_point if self.associated else None
 
-    def supplicant_says(self, line: str) -> None:
-        """Note a move of the link, and notify Mobile IP as RFC 5944 expects."""
+    def add_supplicant_line(self, line: str) -> None:
+        """Note a new association in wpa_supplicant's output, and notify Mobile IP of it."""
         if "CTRL-EVENT-CONNECTED" not in line:
             return
         bssid = line.partition("Connection to ")[2].partition(" ")[0]
-        self.associated.append(LinkUp(time.monotonic(),
-                                      self.access_points.get(bssid, bssid)))
+        self.associated.append(Association(time.monotonic(),
+                                           self.access_points.get(bssid, bssid)))
         if self.mobile_ip is not None:
             self.mobile_ip.send_command("attached")
 
-    def node_says(self, line: str) -> None:
-        """Note a registration."""
+    def add_mobile_ip_line(self, line: str) -> None:
+        """Note a registration in the output of the Mobile IP program."""
         event = json.loads(line) if line.startswith("{") else {}
         if event.get("event") == "registered":
             self.registered.append(Registration(time.monotonic(), event["agent"],
@@ -168,7 +174,7 @@ class StationState:
 
 
 class StandaloneDaemons:
-    """All daemons of a scenario. A mobile node that drives chooses its access point itself."""
+    """All daemons of an example's scenario. A driving mobile node chooses its access point."""
 
     def __init__(self, net: Mininet_wifi, scenario: Scenario, folder: Path,
                  stack: ExitStack) -> None:
@@ -240,7 +246,7 @@ class StandaloneDaemons:
             self._write_file(f"{name}.conf", _SUPPLICANT.format(
                 control=self._folder / name, ssid=home.ssid, choice=choice,
                 frequencies=" ".join(str(2407 + 5 * channel) for channel in sorted(channels))))],
-            station.supplicant_says)
+            station.add_supplicant_line)
 
     def _start_agent(self, name: str) -> StandaloneDaemon:
         node = self._node(name)
@@ -256,7 +262,7 @@ class StandaloneDaemons:
         return self._start_program("node", name, {
             "interface": radio_of(self._net[name]), "home_address": node.address,
             "home_agent": self._node(node.agent or "").address, "spi": _SPI,
-            "key_hex": self._keys[name]}, station.node_says)
+            "key_hex": self._keys[name]}, station.add_mobile_ip_line)
 
     def _start_program(self, program: str, name: str, settings: dict[str, object],
                        on_line: Callable[[str], None] = lambda _: None) -> StandaloneDaemon:
@@ -267,7 +273,7 @@ class StandaloneDaemons:
 
 @contextmanager
 def run_daemons(net: Mininet_wifi, scenario: Scenario) -> Iterator[dict[str, StationState]]:
-    """Run the daemons inside the context, with every station at home.
+    """Run all daemons inside the context, after every station has joined at home.
 
     Their files are removed afterwards.
 

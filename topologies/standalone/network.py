@@ -1,4 +1,10 @@
-"""Create a scenario's network on Mininet-WiFi's API, and remove it."""
+"""Create the network of an example script with Mininet-WiFi, and remove it.
+
+The scripts are those in topologies/examples. The functions take the description of a network
+(`topologies.model`) and Mininet-WiFi's object `net`. `add_links` and `add_addresses` create wires,
+bridges, addresses and routes. `remove_at_end` removes the network's nodes and radios, and nothing
+else. `run_command` runs a command on a node.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +23,7 @@ from mn_wifi.module import Mac80211Hwsim
 from mn_wifi.net import Mininet_wifi
 from mn_wifi.node import AP
 
-from topologies import hwsim_mgmt, model, wires
+from topologies import hwsim, model, queueing_disciplines
 
 #: Folder in which Mininet-WiFi finds the radios that it created.
 RADIOS = Path("/sys/kernel/debug/ieee80211")
@@ -47,7 +53,7 @@ def remove_at_end(net: Mininet_wifi) -> Iterator[None]:
     _load_radios()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, hard))
-    with hwsim_mgmt.put_into_path():
+    with hwsim.put_into_path():
         try:
             yield
         finally:
@@ -80,7 +86,7 @@ def _load_radios() -> None:
 
 
 def wireless_parameters(network: model.Network, name: str) -> dict[str, Any]:
-    """Return Mininet-WiFi's parameters of a station or access point."""
+    """Return the parameters with which Mininet-WiFi creates a station or access point."""
     node = network.nodes[name]
     known: dict[str, Any] = {"mac": node.interfaces[node.radio_interface].radio, "mode": "b"}
     if node.position:
@@ -104,14 +110,14 @@ def as_position(place: Sequence[float]) -> str:
 
 
 def add_links(net: Mininet_wifi, network: model.Network) -> None:
-    """Create the wires. Radios need none, they meet on their channel."""
+    """Create the wires of a network. Radios need none, they meet on their channel."""
     for link in network.links:
         ends = [end.split("/") for end in link.ends]
         net.addLink(*(net[name] for name, _ in ends), cls=Link, intfName1=ends[0][1],
                     intfName2=ends[1][1])
         for name, port in ends:
             _run_silent(net[name], f"ip link set dev {port} mtu {link.mtu_bytes}")
-            for step in wires.wire_commands(link, port):
+            for step in queueing_disciplines.wire_commands(link, port):
                 _run_silent(net[name], step)
 
 
@@ -148,7 +154,7 @@ def phy_of(node: Node) -> str:
 
 
 def node_command(node: Node, argv: Sequence[str]) -> list[str]:
-    """Return the command line to run `argv` on a node, until this process dies."""
+    """Return the command line that runs a program on a node. It ends with this process."""
     return ["setpriv", "--pdeathsig", "KILL", "mnexec", "-a", str(node.pid), *argv]
 
 
@@ -174,11 +180,11 @@ def _route_commands(machine: Node, node: model.Node) -> list[str]:
 
 
 def _run_silent(node: Node, step: str) -> None:
-    """Run one command in a node's shell. Any output is an error.
+    """Run one command in a node's shell, and treat any output as an error.
 
     Raises:
         RuntimeError: The command prints something.
     """
-    said = " ".join(node.cmd(step).split())
-    if said:
-        raise RuntimeError(f"{node.name}: {step}: {said}")
+    output = " ".join(node.cmd(step).split())
+    if output:
+        raise RuntimeError(f"{node.name}: {step}: {output}")

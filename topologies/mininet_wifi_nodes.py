@@ -1,7 +1,9 @@
-"""Create nodes and radios with Mininet-WiFi if it is installed. Daemons and medium are qop's.
+"""Create the nodes and emulated radios of a network with Mininet-WiFi, if it is installed.
 
-Only the part of Mininet-WiFi before `build` is used: nodes, and radios with their interfaces. Its
-`stop` is not called, because it ends every hostapd of the machine.
+`MininetWifiNodes` takes the description of a network (`topologies.model`). Only the part of
+Mininet-WiFi before `build` is used: nodes, and radios with their interfaces. The project starts
+hostapd and other daemons, and emulates the radio channel. Mininet-WiFi's `stop` is not called,
+because it ends every hostapd of the machine.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from mn_wifi.module import Mac80211Hwsim
 from mn_wifi.net import Mininet_wifi
 from mn_wifi.node import AP
 
-from topologies import hwsim_mgmt, model, radio
-from topologies.nodes import Together
+from topologies import hwsim, model
+from topologies.mininet_nodes import SharedNamespaceNode
 
 #: Folder in which Mininet-WiFi finds its radios: all of the machine's, in any namespace.
 _ALL_RADIOS = Path("/sys/kernel/debug/ieee80211")
@@ -32,12 +34,12 @@ _BACK_S = 5.0
 _POLL_S = 0.02
 
 
-class MininetWifiAccessPoint(Together, AP):  # type: ignore[misc]
-    """Mininet-WiFi's access point, in the namespace that all of a testbed share."""
+class MininetWifiAccessPoint(SharedNamespaceNode, AP):  # type: ignore[misc]
+    """Mininet-WiFi's access point, in the one namespace of all access points."""
 
 
-class OnMininetWifi:
-    """A creator of a network's nodes and radios.
+class MininetWifiNodes:
+    """A creator of a network's nodes and radios with Mininet-WiFi.
 
     A context manager: the radios vanish when it closes.
     """
@@ -50,7 +52,7 @@ class OnMininetWifi:
         Mac80211Hwsim.externally_managed = True
         self.net = Mininet_wifi(controller=None, build=False, allAutoAssociation=False)
 
-    def __enter__(self) -> OnMininetWifi:
+    def __enter__(self) -> MininetWifiNodes:
         _remove_radios_of_the_dead()
         return self
 
@@ -71,15 +73,17 @@ class OnMininetWifi:
         The interfaces are down.
         """
         if not _ALL_RADIOS.exists():
-            raise radio.RadioError(f"Mininet-WiFi looks for radios below {_ALL_RADIOS}, which is "
-                                   "not there; give 'modprobe mac80211_hwsim radios=0' and "
-                                   "'mount -t debugfs debugfs /sys/kernel/debug'")
-        with _lines_to_standard_error(), hwsim_mgmt.put_into_path():
+            raise hwsim.RadioError(
+                f"Mininet-WiFi looks for radios below {_ALL_RADIOS}, which is not there; give "
+                "'modprobe mac80211_hwsim radios=0' and 'mount -t debugfs debugfs "
+                "/sys/kernel/debug'")
+        with _lines_to_standard_error(), hwsim.put_into_path():
             try:
                 self.net.configureNodes()
             except SystemExit:
-                raise radio.RadioError("Mininet-WiFi could not make its radios; what it said is "
-                                       "in the machine's log") from None
+                raise hwsim.RadioError(
+                    "Mininet-WiFi could not make its radios; what it said is in the machine's "
+                    "log") from None
         for name, node in self._network.nodes.items():
             for port, interface in node.interfaces.items():
                 if interface.radio:
@@ -89,11 +93,11 @@ class OnMininetWifi:
         radios = {port: i.radio for port, i in node.interfaces.items() if i.radio}
         mac = list(radios.values())
         if node.has_duty("station"):
-            made = self.net.addStation(name, ip=None, ip6=None, mac=mac)
+            station = self.net.addStation(name, ip=None, ip6=None, mac=mac)
         elif node.has_duty("access_point"):
             # With `link` set, an access point gets no hostapd from Mininet-WiFi. Its number is for
             # switches; without one the name would need digits.
-            made = self.net.addAccessPoint(
+            station = self.net.addAccessPoint(
                 name, cls=MininetWifiAccessPoint, namespace_owner=self.net.aps[0] if self.net.aps
                 else None,
                 dpid=f"{number:x}", link=None, ssid=node.ssid, channel=str(node.channel), mac=mac)
@@ -101,16 +105,16 @@ class OnMininetWifi:
             self.net.addHost(name, cls=Node, ip=None)
             return
         # Interfaces have the network's names, not NODE-wlan0.
-        made.params["wlan"] = list(radios)
+        station.params["wlan"] = list(radios)
 
     def _take_over(self, name: str, port: str, address: str) -> None:
-        """Check that an interface has the expected address, and leave it to its daemon."""
+        """Check the address that Mininet-WiFi gave an interface, and leave it to its daemon."""
         node = self.net[name]
         node.cmd(f"ip link set dev {port} down")
         has = node.cmd(f"cat /sys/class/net/{port}/address").strip()
         if has != address:
-            raise radio.RadioError(f"{name}: Mininet-WiFi made no interface {port} with address "
-                                   f"{address} ({has})")
+            raise hwsim.RadioError(
+                f"{name}: Mininet-WiFi made no interface {port} with address {address} ({has})")
 
 
 def _radios_of(pid: int) -> list[str]:
@@ -119,20 +123,20 @@ def _radios_of(pid: int) -> list[str]:
 
 
 def _remove_radios(pid: int) -> None:
-    """Remove the radios of a process when their namespaces return them."""
+    """Remove the radios of a process after its end, when its namespaces return them."""
     until = time.monotonic() + _BACK_S
-    with radio.Hwsim() as hwsim:
+    with hwsim.Hwsim() as radios:
         while left := _radios_of(pid):
             for name in left:
-                if (radio.HERE / name).exists():
-                    hwsim.remove_radio(name)
+                if (hwsim.CURRENT_NAMESPACE / name).exists():
+                    radios.remove_radio(name)
             if time.monotonic() > until:
                 return  # another process is in that namespace; the next testbed tries again
             time.sleep(_POLL_S)
 
 
 def _remove_radios_of_the_dead() -> None:
-    """Remove radios of killed processes, which nothing else removes."""
+    """Remove radios that killed processes left behind."""
     matches = (_ITS_NAME.fullmatch(path.name) for path in _ALL_RADIOS.glob("mn*"))
     for maker in {int(match[1]) for match in matches if match}:
         if not Path("/proc", str(maker)).exists():
@@ -141,7 +145,7 @@ def _remove_radios_of_the_dead() -> None:
 
 @contextlib.contextmanager
 def _lines_to_standard_error() -> Iterator[None]:
-    """Send the output of Mininet-WiFi's commands to standard error.
+    """Send the output of Mininet-WiFi's commands to standard error inside the context.
 
     A worker's standard output is read by the harness, line by line.
     """

@@ -1,18 +1,25 @@
-"""Mininet nodes with radios: stations in their own namespaces, access points in a common one."""
+"""Create the nodes and emulated radios of a network with plain Mininet.
+
+`MininetNodes` takes the description of a network (`topologies.model`). Each station gets namespaces
+of its own, and all access points are in one common namespace. `topologies.mininet_wifi_nodes` does
+the same with Mininet-WiFi. `topologies.builder` uses one of them.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 from typing import Any
 
+from mininet.net import Mininet
 from mininet.node import Node
 
-from topologies import radio
-from topologies.generic_netlink import GenericNetlink
+from topologies import hwsim, model
+from topologies.hwsim import Radios
 from topologies.interfaces import set_sysctls
 from topologies.namespaces import Namespaces, network_of
-from topologies.netlink import encode_attribute
+from topologies.netlink import GenericNetlink, encode_attribute
 
 # Access points share a namespace, so none may answer or route for another.
 _APART = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.default.arp_ignore=1",
@@ -24,8 +31,8 @@ _PROGRAMS = ("mnexec", "ifconfig")
 _NEW_INTERFACE, _RADIO, _NAME, _TYPE, _ADDRESS, _MANAGED = 7, 1, 4, 5, 6, 2
 
 
-class Together(Node):  # type: ignore[misc]
-    """A node in the one namespace that all access points of a testbed share.
+class SharedNamespaceNode(Node):  # type: ignore[misc]
+    """A Mininet node in the one namespace that all access points of a network are in.
 
     The emulation of the medium cannot cross namespaces. So interfaces need unique names, and each
     access point uses only its own addresses and wire.
@@ -33,7 +40,8 @@ class Together(Node):  # type: ignore[misc]
 
     inNamespace: bool  # noqa: N815 - Mininet's name
 
-    def __init__(self, name: str, namespace_owner: Together | None = None, **params: Any) -> None:
+    def __init__(self, name: str, namespace_owner: SharedNamespaceNode | None = None,
+                 **params: Any) -> None:
         self._beside = namespace_owner
         super().__init__(name, **{**params, "inNamespace": True})
 
@@ -47,14 +55,14 @@ class Together(Node):  # type: ignore[misc]
         self._share_namespace(self._beside.pid)
 
     def _share_namespace(self, pid: int) -> None:
-        """Start the shell in the namespaces of a process."""
+        """Start the node's shell in the namespaces of a process."""
         # For Mininet, `inNamespace` means to create a namespace.
         self.inNamespace = False
         super().startShell(f"-cda{pid}")
         self.inNamespace = True
 
 
-class BareNode(Node):  # type: ignore[misc]
+class LazyShellNode(Node):  # type: ignore[misc]
     """A Mininet node that consists of namespaces. Its shell starts with its first command.
 
     A shell takes 50 ms to start in a guest, and commands through netlink do not need one.
@@ -66,7 +74,7 @@ class BareNode(Node):  # type: ignore[misc]
 
     @classmethod
     def setup(cls) -> None:
-        """Check the programs that Mininet needs. Mininet reports what is missing."""
+        """Check that the programs that Mininet needs exist. Mininet reports what is missing."""
         if not all(map(shutil.which, _PROGRAMS)):
             super().setup()
 
@@ -86,7 +94,7 @@ class BareNode(Node):  # type: ignore[misc]
         super().sendCmd(*args, **kwargs)
 
     def terminate(self) -> None:
-        """End the shell if there is one, and release the namespaces."""
+        """End the node's shell if there is one, and release the namespaces."""
         super().terminate()
         if self._own is not None:
             self._own.let_go()
@@ -101,13 +109,13 @@ class BareNode(Node):  # type: ignore[misc]
             self.inNamespace, self.pid = own, pid
 
 
-class RadioNode(BareNode):
-    """A Mininet node that owns hwsim radios, each with one interface."""
+class RadioNode(LazyShellNode):
+    """A Mininet node that has emulated radios, each with one interface."""
 
-    def add_radio(self, radios: radio.Radios, interface: str, address: str, phy: str) -> None:
-        """Create radio `phy` with a MAC address, move it here and give it one interface."""
+    def add_radio(self, radios: hwsim.Radios, interface: str, address: str, phy: str) -> None:
+        """Create a radio with a MAC address, move it to this node and give it one interface."""
         radios.add_radio(phy, address)
-        number = radio.move_radio(phy, self.pid)
+        number = hwsim.move_radio(phy, self.pid)
         try:
             with network_of(self.pid), GenericNetlink("nl80211") as netlink:
                 netlink.send_command(_NEW_INTERFACE,
@@ -117,15 +125,59 @@ class RadioNode(BareNode):
                                      + encode_attribute(_ADDRESS,
                                                         bytes.fromhex(address.replace(":", ""))))
         except OSError as error:
-            raise radio.RadioError(f"{self.name}: {interface}: {error.strerror}") from None
+            raise hwsim.RadioError(f"{self.name}: {interface}: {error.strerror}") from None
 
 
 class Station(RadioNode):
     """A mobile node: one radio, with its addresses on the radio's interface."""
 
 
-class AccessPoint(Together, RadioNode):
+class AccessPoint(SharedNamespaceNode, RadioNode):
     """An access point: a bridge between its wire and, once hostapd runs, its radio."""
 
     def _share_namespace(self, pid: int) -> None:
         self.pid = pid
+
+
+# --- Creation with plain Mininet and the kernel, on any testbed machine ---
+
+class MininetNodes:
+    """A creator of a network's nodes and radios with plain Mininet.
+
+    A context manager: the radios vanish when it closes.
+    """
+
+    def __init__(self, network: model.Network) -> None:
+        self._network = network
+        self.net = Mininet(controller=None, build=False)
+        # Wired networks are also built on kernels without radios.
+        self._radios = Radios() if network.has_radios else None
+
+    def __enter__(self) -> MininetNodes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._radios is not None:
+            self._radios.__exit__()
+
+    def add_nodes(self) -> None:
+        """Create a namespace for every node, and a common one for all access points."""
+        first: AccessPoint | None = None
+        for name, node in self._network.nodes.items():
+            if node.has_duty("access_point"):
+                made = self.net.addHost(name, cls=AccessPoint, ip=None, namespace_owner=first)
+                first = first or made
+            else:
+                self.net.addHost(name, cls=Station if node.has_duty("station") else LazyShellNode,
+                                 ip=None)
+
+    def add_radios(self) -> None:
+        """Create every radio, with its interface in its node's namespace.
+
+        The interfaces are down.
+        """
+        for name, node in self._network.nodes.items():
+            for port, interface in node.interfaces.items():
+                if interface.radio and self._radios is not None:
+                    self.net[name].add_radio(self._radios, port, interface.radio,
+                                             phy=f"qop{os.getpid()}-{name}")

@@ -1,4 +1,8 @@
-"""Command line of a script: options, a one-line message if it cannot run, an exit status."""
+"""Parse the command line of the example scripts in topologies/examples, and run them.
+
+`main` takes the function that runs the example, and returns an exit status. It refuses a machine
+that lacks something (`check_machine`), such as hostapd, with one line.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,13 @@ PROVISIONED = Path("/opt/qop/venv/bin/python3")
 _PROGRAMS = ("hostapd", "wpa_supplicant", "iw", "rfkill", "ping", "setpriv", "mnexec")
 
 
-class CannotRun(Exception):
-    """A requirement that this machine lacks. The text is one line that says what to do."""
+class RequirementError(Exception):
+    """An error: this machine lacks something. The text is one line that says what to do."""
 
 
 def main(topology: Callable[[argparse.Namespace], bool], about: str,
          argv: Sequence[str] | None = None) -> int:
-    """Run a script with the command line's options.
+    """Run an example script with the command line's options.
 
     Args:
         topology: The script's function; it returns whether the scenario succeeded.
@@ -43,7 +47,7 @@ def main(topology: Callable[[argparse.Namespace], bool], about: str,
 
         setLogLevel("info")
         return 0 if topology(options) else 1
-    except CannotRun as error:
+    except RequirementError as error:
         return _print_error(error, 2)
     except KeyboardInterrupt:
         return _print_error("interrupted", 130)
@@ -53,32 +57,33 @@ def main(topology: Callable[[argparse.Namespace], bool], about: str,
 
 
 def check_machine() -> None:
-    """Refuse a machine that lacks what every script needs.
+    """Refuse a machine that lacks something that every example script needs.
 
     Raises:
-        CannotRun: Something is missing.
+        RequirementError: Something is missing.
     """
     if importlib.util.find_spec("mn_wifi") is None:
         if PROVISIONED.exists() and Path(sys.prefix) != PROVISIONED.parent.parent:
             # Run the same script with the Python where qop has installed its packages.
             os.execv(PROVISIONED, [str(PROVISIONED), *sys.argv])  # noqa: S606 - as meant
-        raise CannotRun("Mininet-WiFi is not installed; see docs/mininet-wifi.md, or take "
-                        "'./qop lab', which needs none")
+        raise RequirementError("Mininet-WiFi is not installed; see docs/mininet-wifi.md, or take "
+                               "'./qop lab', which needs none")
     if importlib.util.find_spec("yaml") is None:
-        raise CannotRun("PyYAML is not installed; on Debian: apt-get install python3-yaml")
+        raise RequirementError("PyYAML is not installed; on Debian: apt-get install python3-yaml")
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
     if missing:
-        raise CannotRun(f"not installed: {', '.join(missing)}; on Debian: apt-get install hostapd "
-                        "wpasupplicant iw rfkill iputils-ping util-linux mininet")
+        raise RequirementError(
+            f"not installed: {', '.join(missing)}; on Debian: apt-get install hostapd "
+            "wpasupplicant iw rfkill iputils-ping util-linux mininet")
     if os.geteuid() != 0:
-        raise CannotRun("Mininet needs root; start it with sudo")
+        raise RequirementError("Mininet needs root; start it with sudo")
 
 
 def _option_parser(about: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("-p", "--plot", action="store_true",
                         help="show Mininet-WiFi's plot; without a screen it becomes a picture, "
-                             "SCENARIO.png in the current folder")
+                        "SCENARIO.png in the current folder")
     parser.add_argument("--no-cli", dest="cli", action="store_false",
                         help="end after one pass, without Mininet's command line")
     return parser

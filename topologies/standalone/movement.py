@@ -1,6 +1,9 @@
-"""Print the state of a station every second, with a ping to its peer.
+"""Move a station in an example script, set its signal by distance, and print its state.
 
-The station stands or drives meanwhile.
+The scripts are those in topologies/examples, with Mininet-WiFi. `watch_station` prints a line every
+second while a ping to the peer runs, and returns whether the scenario succeeded. The station
+stands, or drives as Mininet-WiFi moves it. `follow_station` sets the signal of every access point
+by its distance from the mobile node.
 """
 
 from __future__ import annotations
@@ -15,11 +18,85 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from mininet.log import output
+from mininet.node import Node
 from mn_wifi.net import Mininet_wifi
 
 from topologies.model import Scenario
 from topologies.standalone.daemons import StationState
-from topologies.standalone.network import as_position, node_command, radio_of, run_command
+from topologies.standalone.network import (
+    RADIOS,
+    as_position,
+    node_command,
+    phy_of,
+    radio_of,
+    run_command,
+)
+
+# --- Signals by distance ---
+# Mininet-WiFi's propagation model computes the signal, and the kernel's radios report it. So `iw`,
+# captures and wpa_supplicant see it change with the distance. wpa_supplicant moves the station when
+# it finds a better access point.
+
+_INTERVAL_S = 0.2
+
+
+class SignalSetter:
+    """A setter of the signal strength (dBm) that the kernel reports for one access point.
+
+    Its radio has a debugfs file for it, to which the kernel adds the transmit power; the file
+    accepts -100 to -1. Raises RuntimeError before Linux 5.18, which has no such file. (Without it
+    only the transmit power could be set. That allows no signal weaker than -50 dBm, which
+    wpa_supplicant 2.10 does not leave.)
+    """
+
+    def __init__(self, access_point: Node) -> None:
+        self._file = RADIOS / phy_of(access_point) / "hwsim" / "rx_rssi"
+        if not self._file.exists():
+            raise RuntimeError(f"{self._file} is not there: no signal can be set; take Linux 5.18 "
+                               "or later")
+        self._power = round(access_point.wintfs[0].txpower)
+        self._last: int | None = None
+
+    def set_signal(self, signal: float) -> None:
+        """Set the signal strength that the kernel reports for every frame from now on."""
+        value = round(min(max(signal - self._power, -100), -1))
+        if value != self._last:
+            self._last = value
+            # The kernel accepts no minus sign here, but any 64-bit number.
+            self._file.write_text(f"{value % 2**64}\n")
+
+
+@contextmanager
+def follow_station(net: Mininet_wifi, scenario: Scenario) -> Iterator[None]:
+    """Set every access point's signal strength by its distance from the mobile node.
+
+    The kernel has one value for all receivers of a transmitter, so the mobile node's is used. The
+    signals of other stations at an access point change with it.
+    """
+    station = net[scenario.mobile_node]
+    dials = {point: SignalSetter(point) for point in net.aps}
+    ended = threading.Event()
+
+    def update() -> None:
+        interface = station.wintfs[0]
+        for point, dial in dials.items():
+            dial.set_signal(interface.get_rssi(point.wintfs[0], station.get_distance_to(point)))
+
+    def follow() -> None:
+        while not ended.wait(_INTERVAL_S):
+            update()
+
+    update()
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+# --- Drive, ping and state ---
 
 _PING_S = 0.2
 #: Seconds that a ping continues if no station drives, and after a drive.
@@ -29,8 +106,8 @@ _ROW = "{:>5}  {:>13}  {:>8}  {:<14} {:<22} {}\n"
 
 
 @dataclass
-class Echoes:
-    """The number of echo requests with a reply and without one."""
+class PingCounts:
+    """The number of ping requests with a reply and without one."""
 
     answered: int = 0
     lost: int = 0
@@ -40,12 +117,12 @@ class Echoes:
 
 
 @contextmanager
-def run_ping(net: Mininet_wifi, name: str, address: str) -> Iterator[Echoes]:
-    """Ping from a node inside the context, and yield the running counts."""
+def run_ping(net: Mininet_wifi, name: str, address: str) -> Iterator[PingCounts]:
+    """Ping an address from a node inside the context, and yield the running counts."""
     argv = ["ping", "-n", "-O", "-i", str(_PING_S), address]
     process = subprocess.Popen(node_command(net[name], argv), stdout=subprocess.PIPE, text=True,
                                start_new_session=True)
-    echoes = Echoes()
+    echoes = PingCounts()
 
     def count() -> None:
         assert process.stdout is not None
@@ -64,11 +141,12 @@ def run_ping(net: Mininet_wifi, name: str, address: str) -> Iterator[Echoes]:
 
 
 def watch_station(net: Mininet_wifi, scenario: Scenario, station: StationState) -> bool:
-    """Ping the peer while the station drives and some seconds more. Return whether all is well.
+    """Ping the peer while the station drives, and return whether the scenario succeeded.
 
     One line a second shows the mobile node's position, signal, access point and agent. The signal
     is the kernel's, the access point wpa_supplicant's, the agent that of the last accepted
-    registration. All is well if the node is at the scenario's access point and the peer answers.
+    registration. The scenario succeeded if the node is at the scenario's access point and the peer
+    answers.
     """
     names = {node.address: name for name, node in scenario.network.nodes.items()
              if node.has_duty("home_agent")}
@@ -76,7 +154,7 @@ def watch_station(net: Mininet_wifi, scenario: Scenario, station: StationState) 
     output(_ROW.format("t", "position", "signal", "access point", "registered with",
                        f"ping to {scenario.peer}"))
     started = time.monotonic()
-    before = now = Echoes()
+    before = now = PingCounts()
     with run_ping(net, station.name, scenario.network.nodes[scenario.peer].address) as echoes:
         for second in range(1, seconds + 1):
             time.sleep(max(0.0, started + second - time.monotonic()))
@@ -84,8 +162,8 @@ def watch_station(net: Mininet_wifi, scenario: Scenario, station: StationState) 
             output(_ROW.format(
                 f"{second} s", position_of(net, station.name), signal_of(net, station.name),
                 station.access_point or "none", describe_registration(station, names),
-                Echoes(now.answered - before.answered, now.lost - before.lost)))
-    tell_moves(station, names)
+                PingCounts(now.answered - before.answered, now.lost - before.lost)))
+    print_moves(station, names)
     output(f"ping: {echoes}\n")
     return station.access_point == scenario.access_point and now.answered > before.answered
 
@@ -103,7 +181,7 @@ def add_mobility(net: Mininet_wifi, scenario: Scenario) -> None:
 
 
 def start_network(net: Mininet_wifi) -> None:
-    """Call `net.build()`, which starts the mobility.
+    """Start Mininet-WiFi's network with `net.build()`, which starts the mobility.
 
     Mininet-WiFi draws at each step of a node. Without a screen, drawing would only slow it down.
     """
@@ -114,7 +192,7 @@ def start_network(net: Mininet_wifi) -> None:
 
 
 def save_plot(net: Mininet_wifi, file: str) -> None:
-    """Save Mininet-WiFi's plot as a picture of the current positions if it has no window."""
+    """Save Mininet-WiFi's plot of the current positions as a picture, if it has no window."""
     if not net.draw or _has_screen():
         return
     from matplotlib import pyplot as plt
@@ -136,9 +214,9 @@ def position_of(net: Mininet_wifi, name: str) -> str:
 
 
 def signal_of(net: Mininet_wifi, name: str) -> str:
-    """Return the signal of a station's access point as its kernel reports it."""
-    said = _SIGNAL.search(run_command(net[name], ["iw", "dev", radio_of(net[name]), "link"]))
-    return f"{said[1]} dBm" if said else "none"
+    """Return the signal strength of a station's access point, as the kernel reports it."""
+    match = _SIGNAL.search(run_command(net[name], ["iw", "dev", radio_of(net[name]), "link"]))
+    return f"{match[1]} dBm" if match else "none"
 
 
 def describe_registration(station: StationState, names: dict[str, str]) -> str:
@@ -149,8 +227,8 @@ def describe_registration(station: StationState, names: dict[str, str]) -> str:
     return names.get(last.agent, last.agent) + (f", {last.care_of}" if last.care_of else ", home")
 
 
-def tell_moves(station: StationState, names: dict[str, str]) -> None:
-    """Print every move of the link after the first, and the time of its registration."""
+def print_moves(station: StationState, names: dict[str, str]) -> None:
+    """Print every change of the access point, and the time of its Mobile IP registration."""
     for move in station.associated[1:]:
         after = next((done for done in station.registered if done.at_s >= move.at_s), None)
         registered = (f"registered with {names.get(after.agent, after.agent)} "
