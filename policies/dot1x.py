@@ -1,4 +1,10 @@
-"""The 802.1X layer of a policy: its EAP method, and the certificates for it."""
+"""Define the 802.1X layer of a policy: its EAP method, and the settings of TLS.
+
+`Dot1xLayer` is a pydantic model of the key `dot1x` in a policy file: EAP method, inner method,
+outer identity and options of daemons. `TlsSettings` has the settings of TLS inside EAP: version,
+kind of keys, length of the certificate chain, sessions and revocation. Both check their values, and
+refuse combinations that cannot work.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +20,18 @@ from pydantic import (
     model_validator,
 )
 
+from policies.eap_methods import TUNNELS, USIM_METHODS, EapMethod
 from policies.errors import make_fault
 from policies.fields import SparseLayer, Whole, check_realm
 from policies.options import DaemonOptions
 
-EapMethod = Literal["MD5", "TLS", "PEAP", "TTLS", "PWD", "AKA", "AKA'"]
-Inner = Literal["MSCHAPV2", "PAP"]
+InnerMethod = Literal["MSCHAPV2", "PAP", "CHAP", "MSCHAP", "GTC", "TLS"]
+CertificateKey = Literal["rsa-1024", "rsa-2048", "rsa-3072", "rsa-4096", "p-256", "p-384",
+                         "ml-dsa-44", "ml-dsa-65", "ml-dsa-87"]
 Identity = Literal["clear", "anonymous"]
 Transport = Literal["udp", "radsec"]
-
-#: Methods that derive keys; EAP-MD5 does not (RFC 3748, section 5.4).
-KEY_DERIVING = frozenset({"TLS", "PEAP", "TTLS", "PWD", "AKA", "AKA'"})
-#: Methods that authenticate by a subscriber's card (USIM).
-BY_CARD = frozenset({"AKA", "AKA'"})
-#: Methods with a TLS tunnel, by the inner methods that they support.
-TUNNELS: dict[str, tuple[str, ...]] = {"PEAP": ("MSCHAPV2",), "TTLS": ("PAP", "MSCHAPV2")}
+MessageAuthenticator = Literal["required"]
+Revocation = Literal["crl", "ocsp"]
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -38,17 +41,19 @@ def _same_as_eap(data: dict[str, Any]) -> Any:
 
 
 class TlsSettings(BaseModel):
-    """Settings of EAP-TLS. Without them it is as in the twelve policies.
+    """The settings of TLS inside EAP: of EAP-TLS, or of the tunnel of PEAP and TTLS.
 
-    With them, the server also checks that the certificate's name is the claimed identity, unless
-    that is anonymous. It is also configured for many requests at once.
+    Without them, EAP-TLS works as in the twelve policies of 2007. With them, the server also checks
+    that a station's certificate has the claimed identity, unless that is anonymous. It is also
+    configured for many requests at once.
     """
 
     model_config = _CONFIG
 
     version: Literal["1.2", "1.3"] = Field(default="1.2", description="Version of TLS.")
-    key: Literal["rsa-1024", "rsa-2048", "p-256", "p-384"] = Field(
-        default="rsa-2048", description="Kind of every certificate's key.")
+    key: CertificateKey = Field(
+        default="rsa-2048", description="Kind of every certificate's key; ml-dsa of TLS 1.3 and "
+        "Debian 13.")
     chain: Annotated[Literal[1, 2, 3], Whole] = Field(
         default=2, description="Certificates that each side sends: its own, and those of "
         "authorities up to the root, which both know.")
@@ -61,26 +66,54 @@ class TlsSettings(BaseModel):
     sessions: Literal["full", "resumed"] = Field(
         default="full", description="Whether server and station keep sessions, so that a repeated "
         "authentication resumes the last one.")
-    group: Literal["p-256", "x25519"] | None = Field(
-        default=None, description="Group of the key exchange. Left out: p-256, which costs TLS 1.3 "
-        "a round trip, as stations guess x25519; p-384 with such keys.")
+    group: Literal["p-256", "x25519", "mlkem768", "x25519mlkem768"] | None = Field(
+        default=None, description="Group of the key exchange; mlkem768 and x25519mlkem768 of TLS "
+        "1.3 and Debian 13. Left out: p-256, which costs TLS 1.3 a round trip, as stations guess "
+        "x25519; p-384 with such keys.")
+    revocation: Revocation | None = Field(
+        default=None, description="Whether the server refuses revoked certificates of stations: by "
+        "the authority's list (CRL), or by asking an OCSP responder in each authentication (RFC "
+        "6960). Left out: it does not.")
 
     @model_validator(mode="after")
     def _group_fits(self) -> Self:
-        if self.group == "x25519" and (self.version == "1.2" or self.key == "p-384"):
-            raise make_fault("the group x25519 goes with TLS 1.3, and with other keys than p-384",
-                             "leave out group", ("group",))
+        if self.group not in (None, "p-256") and (self.version == "1.2" or self.key == "p-384"):
+            raise make_fault(f"the group {self.group} goes with TLS 1.3, and with other keys than "
+                             "p-384", "leave out group", ("group",))
+        if self.group and self.key == "p-384":
+            raise make_fault(f"the group is p-384 with such keys, and not {self.group}",
+                             "leave out group", ("group",), ("key",))
+        if self.key.startswith("ml-dsa") and self.version == "1.2":
+            raise make_fault(f"certificates with {self.key} go with TLS 1.3",
+                             'write version: "1.3"', ("key",))
         return self
 
+    @model_validator(mode="after")
+    def _revocation_fits(self) -> Self:
+        if self.revocation and self.key.startswith("ml-dsa"):
+            raise make_fault(f"certificates with {self.key} are not revoked here",
+                             "leave out revocation, or write another key", ("revocation",),
+                             ("key",))
+        if self.revocation and self.sessions == "resumed":
+            raise make_fault("no certificate is shown or checked where a session is resumed",
+                             "leave out revocation, or sessions", ("revocation",), ("sessions",))
+        return self
+
+    @property
+    def is_post_quantum(self) -> bool:
+        """Return whether certificates or key agreement need an OpenSSL of version 3.5."""
+        return self.key.startswith("ml-dsa") or bool(self.group and "mlkem" in self.group)
+
     @model_serializer(mode="wrap")
-    def _as_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _to_sparse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The fields that came first have always written null for an unset value.
-        said: dict[str, Any] = handler(self)
-        return {key: value for key, value in said.items() if key != "group" or value is not None}
+        stored: dict[str, Any] = handler(self)
+        return {key: value for key, value in stored.items()
+                if key not in ("group", "revocation") or value is not None}
 
 
 class Dot1xLayer(SparseLayer):
-    """The conditions for passing the access point's port."""
+    """The 802.1X layer: what a station must do before the access point opens its port."""
 
     eap: EapMethod = Field(description="The EAP method that decides.")
     first_offer: EapMethod = Field(
@@ -88,38 +121,74 @@ class Dot1xLayer(SparseLayer):
         description="What the server proposes first; another method than eap adds a request and "
         "its NAK. Left out: the same as eap.",
     )
-    inner: Inner | None = Field(
+    inner: InnerMethod | None = Field(
         default=None, description="What is said inside the tunnel of PEAP or TTLS.")
     identity: Identity | None = Field(
         default=None, description="Whether the identity that passes in clear is the user's own, or "
         "says nothing. Left out: clear.")
     tls: TlsSettings | None = Field(
-        default=None, description="What EAP-TLS is done with, where it is another than usual.")
+        default=None, description="How TLS inside EAP differs from the usual one.")
     transport: Transport | None = Field(
         default=None, description="How access points talk to the authentication server: RADIUS by "
         "UDP, or inside TLS (RadSec, RFC 6614). Left out: udp.")
+    message_authenticator: MessageAuthenticator | None = Field(
+        default=None, description="Whether the authentication server drops requests without the "
+        "attribute Message-Authenticator (BlastRADIUS). Left out: requests with EAP alone need it.")
+    accounting: Annotated[Literal[0, 1], Whole] | None = Field(
+        default=None, description="Whether access points report sessions to the RADIUS server "
+        "(RFC 2866). Left out: 0.")
     options: DaemonOptions = Field(
         default=DaemonOptions(), description="Further options by the daemons' own names."
     )
 
     @property
     def uses_radsec(self) -> bool:
-        """Return whether access points talk to the authentication server inside TLS."""
+        """Return whether access points talk to the authentication server inside TLS (RadSec)."""
         return self.transport == "radsec"
 
     @property
     def has_certificate_of_server(self) -> bool:
-        """Return whether the server presents a certificate."""
+        """Return whether the authentication server presents a certificate to the station."""
         return self.eap == "TLS" or self.eap in TUNNELS
 
     @model_validator(mode="after")
     def _tls_fits_eap(self) -> Self:
         # A server for EAP-AKA may serve stations with EAP-TLS, too.
-        if self.tls is not None and self.eap not in ("TLS", *BY_CARD):
-            what = f"EAP-{self.eap} has TLS 1.2 with the usual settings here, and no others" \
-                if self.eap in TUNNELS else f"EAP-{self.eap} has no TLS to set"
-            raise make_fault(f"{what}: tls is for EAP-TLS", "leave out tls, or write eap: TLS",
-                             ("tls",), ("eap",))
+        if self.tls is not None and self.eap not in ("TLS", *TUNNELS, *USIM_METHODS):
+            raise make_fault(f"EAP-{self.eap} has no TLS to set",
+                             "leave out tls, or write eap: TLS, PEAP or TTLS", ("tls",), ("eap",))
+        return self
+
+    @model_validator(mode="after")
+    def _tls_fits_tunnel(self) -> Self:
+        if self.tls is not None and self.tls.realm and self.eap in TUNNELS:
+            raise make_fault(f"realm is for EAP-TLS: the user of EAP-{self.eap} has no realm here",
+                             "leave out realm, or write eap: TLS", ("tls", "realm"), ("eap",))
+        return self
+
+    @model_validator(mode="after")
+    def _revocation_fits(self) -> Self:
+        if self.tls is None or not self.tls.revocation:
+            return self
+        if self.eap != "TLS":
+            shows = "shows none" if self.inner != "TLS" else "shows it inside a tunnel"
+            raise make_fault("revocation is about certificates of stations, and a station of "
+                             f"EAP-{self.eap} {shows}", "leave out revocation, or write eap: "
+                             "TLS", ("tls", "revocation"), ("eap",))
+        if self.uses_radsec:
+            raise make_fault("revocation is proven by RADIUS by UDP, and transport is radsec",
+                             "leave out one of them", ("tls", "revocation"), ("transport",))
+        return self
+
+    @model_validator(mode="after")
+    def _authenticator_fits(self) -> Self:
+        if self.message_authenticator and self.uses_radsec:
+            raise make_fault("message_authenticator is RADIUS' by UDP, and transport is radsec, "
+                             "where TLS protects messages", "leave out one of them",
+                             ("message_authenticator",), ("transport",))
+        if self.accounting and self.uses_radsec:
+            raise make_fault("accounting goes by UDP here, and transport is radsec",
+                             "leave out one of them", ("accounting",), ("transport",))
         return self
 
     @model_validator(mode="after")
@@ -129,6 +198,11 @@ class Dot1xLayer(SparseLayer):
             raise make_fault(f"EAP-{self.eap} has no {self.inner} inside",
                              f"write inner: {' or '.join(known)}" if known else
                              "leave out inner, or write eap: PEAP or TTLS", ("inner",), ("eap",))
+        if self.inner == "TLS" and self.tls is not None and self.tls.sessions == "resumed":
+            raise make_fault("wpa_supplicant 2.10 does not answer the first request of a resumed "
+                             "session where EAP-TLS is inside, which takes 3 s",
+                             "leave out sessions, or write inner: MSCHAPV2", ("tls", "sessions"),
+                             ("inner",))
         if self.inner is None and known:
             raise make_fault(f"EAP-{self.eap} is a tunnel, and nothing is said inside",
                              f"add inner: {' or '.join(known)}", ("eap",))

@@ -1,6 +1,9 @@
-"""The error of a policy file, as one line.
+"""Report a mistake in a policy file as one line of text.
 
-It has the file, the line, what is wrong and what to do.
+`PolicyError` is the exception, with the text FILE:LINE: what is wrong; what to do. `make_fault`
+makes an error for pydantic's validators, from a text and advice. `suggest_word` returns the known
+word that a user probably meant, and `advise_choice` a text with it and all other words.
+`show_value` and `one_line` make a user's value safe to print.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ _SHOWN = 40  # characters of a user's value in a message; more would hide the ad
 
 
 class PolicyError(ValueError):
-    """An error in a policy. ``str()`` is ``FILE:LINE: what is wrong; what to do``."""
+    """An error in a policy file. Its text is ``FILE:LINE: what is wrong; what to do``."""
 
     def __init__(self, file: str, line: int, what: str, advice: str, more: int = 0) -> None:
         # All arguments go to the base class, so that the error survives pickling between
@@ -30,7 +33,7 @@ class PolicyError(ValueError):
 
 
 def make_fault(what: str, advice: str, *at: tuple[str, ...]) -> PydanticCustomError:
-    """Return an error for pydantic to collect.
+    """Return an error about a policy's settings, which pydantic collects.
 
     ``at`` are the keys that may be the cause, best first, relative to the model that raises it.
     None means the model or field itself.
@@ -41,7 +44,7 @@ def make_fault(what: str, advice: str, *at: tuple[str, ...]) -> PydanticCustomEr
 
 
 def show_value(value: object) -> str:
-    """Return a user's value for a one-line message: short, quoted, without control characters."""
+    """Return a user's value for an error message: short, quoted, without control characters."""
     if isinstance(value, str):
         return repr(value if len(value) <= _SHOWN else value[: _SHOWN - 3] + "...")
     if value is None:
@@ -54,7 +57,7 @@ def show_value(value: object) -> str:
 
 
 def suggest_word(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that ``word`` was probably meant to be, regardless of case."""
+    """Return the known word that a user probably meant, regardless of case, or None."""
     by_folded = {name.casefold(): name for name in known}
     for folded, name in by_folded.items():
         if sorted(folded) == sorted(word.casefold()):  # letters swapped: CMCP is CCMP, not GCMP
@@ -65,9 +68,10 @@ def suggest_word(word: str, known: Iterable[str]) -> str | None:
 
 
 def _is_misspelt(word: str, near: str, known: Iterable[str]) -> bool:
-    """Return whether a word may be a misspelling. Another number is intended, not a mistake.
+    """Return whether a word may be a misspelling of a known word.
 
-    A suggestion in place of rsa-3072 or ecp521 would be a weaker algorithm.
+    Another number is intended, not a mistake: a suggestion in place of rsa-3072 or ecp521 would be
+    a weaker algorithm.
     """
     numbers = _NUMBER.findall(word)
     if numbers == _NUMBER.findall(near):
@@ -77,7 +81,7 @@ def _is_misspelt(word: str, near: str, known: Iterable[str]) -> bool:
 
 
 def advise_choice(word: str, known: Iterable[str]) -> str:
-    """Return what to write instead of ``word``: the nearest known word, and all known words."""
+    """Return what to write instead of a wrong word: the most similar known word, and all others."""
     names = list(known)
     near = suggest_word(word, names)
     listed = ", ".join(names)
@@ -85,5 +89,5 @@ def advise_choice(word: str, known: Iterable[str]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` with unprintable characters (line breaks, surrogates) replaced by ``?``."""
+    """Return ``text`` as one line: unprintable characters are replaced by ``?``."""
     return "".join(char if char.isprintable() else "?" for char in text)

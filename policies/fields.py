@@ -1,8 +1,16 @@
-"""Field types that layers share, and a base class that leaves out empty fields."""
+"""Define the field types that the models of policy layers share.
+
+The models use pydantic. The types are ids and names of policies, whole numbers, and values of
+daemon options. Validators such as `plain_text` refuse text that could break out of its line in a
+daemon's configuration file. `SparseLayer` is the base class of layers. It leaves out empty fields
+when a policy is written, so a field that is added later does not change the text of old policies.
+`make_id` makes an id from a text such as an SSID.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Annotated, Any
 
 from pydantic import (
@@ -23,7 +31,7 @@ _TEMPLATE_MARKS = ("{{", "{%", "{#")
 
 
 def plain_text(text: str) -> str:
-    """Refuse text that could break out of one line of a daemon's configuration file."""
+    """Refuse text that could break out of its line in a daemon's configuration file."""
     if not text.isprintable():
         raise make_fault(
             f"{show_value(text)} contains a line break or another control character",
@@ -46,6 +54,13 @@ def _check_id(text: str) -> str:
     return text
 
 
+def make_id(text: str) -> str:
+    """Return an id for a policy, made from a text such as a network's name."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    word = re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:40].rstrip("-_")
+    return word if word else "policy"
+
+
 def _check_whole(value: object) -> object:
     # Literal[0, 1] accepts True and 1.0, even in strict models, because they are equal.
     if isinstance(value, bool | float):
@@ -55,7 +70,7 @@ def _check_whole(value: object) -> object:
 
 
 def option_value(value: object) -> object:
-    """Accept a possible value of a daemon's option: an integer, or text of one line."""
+    """Accept a value for a daemon's option: an integer, or text of one line."""
     if isinstance(value, bool):
         raise make_fault(f"{value} is a boolean", "write 0 or 1")
     if not isinstance(value, str | int):
@@ -80,7 +95,7 @@ OptionValue = Annotated[str | int, BeforeValidator(option_value)]
 
 
 class SparseLayer(BaseModel):
-    """A layer whose serialization leaves out empty fields.
+    """A policy layer that leaves out empty fields when it is written.
 
     So a layer without fields that were added later keeps its text, its rendering and its digest.
     """
@@ -88,13 +103,13 @@ class SparseLayer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @model_serializer(mode="wrap")
-    def _as_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        said: dict[str, Any] = handler(self)
-        return {key: value for key, value in said.items() if value is not None}
+    def _to_sparse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        stored: dict[str, Any] = handler(self)
+        return {key: value for key, value in stored.items() if value is not None}
 
 
 def check_realm(text: str) -> str:
-    """Check a realm of a network access identifier (RFC 7542): names of letters, digits and '-'."""
+    """Check a realm of a network access identifier (RFC 7542): letters, digits and '-'."""
     if not re.fullmatch(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+", text):
         raise make_fault(f"{show_value(text)} is not a realm",
                          "write a domain such as home.example")

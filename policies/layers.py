@@ -1,4 +1,10 @@
-"""The layers of a policy, and checks of combinations that cannot work."""
+"""Define the layers of a policy, and check that they can be used together.
+
+`Layers` is a pydantic model of the key `layers` in a policy file: Wi-Fi link, 802.1X, IPsec,
+WireGuard, wires and upper layers. A layer that is absent is switched off. `Layers` refuses
+combinations that cannot work, such as IPsec together with WireGuard. `IpsecLayer`, `WireGuardLayer`
+and `WireLayer` (MACsec) are defined here, the other layers in modules of their own.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from policies.dot1x import BY_CARD, KEY_DERIVING, Dot1xLayer
+from policies.dot1x import Dot1xLayer
+from policies.eap_methods import KEY_DERIVING, USIM_METHODS
 from policies.errors import make_fault
 from policies.fields import SparseLayer, Whole
 from policies.link import LinkLayer
@@ -28,19 +35,21 @@ from policies.proposals import (
     pattern_esp,
     pattern_ike,
 )
-from policies.upper import UpperLayers
+from policies.upper_layers import UpperLayers
 
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 #: Layers that are written even if they are absent: the first ones that existed.
 _ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
 #: Mechanisms by which packets reach a node in another subnet: registrations, or its own tunnel.
 MOBILE_IP, MOBIKE, WIREGUARD = "mobile-ip", "mobike", "wireguard"
+#: How IKE peers authenticate.
+IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls"]
 #: MACsec cipher suites that the daemons of both ends support.
 Macsec = Literal["GCM-AES-128"]
 
 
 class IpsecLayer(SparseLayer):
-    """The tunnel between mobile node and home agent."""
+    """The IPsec tunnel between mobile node and home agent."""
 
     ike: Annotated[Literal[1, 2], Whole] = Field(description="Version of the key exchange.")
     ike_proposal: str = Field(
@@ -48,12 +57,19 @@ class IpsecLayer(SparseLayer):
         "ke1_mlkem768.",
         json_schema_extra={"pattern": pattern_ike()},
     )
+    ike_offered: list[str] | None = Field(
+        default=None, description="All IKE proposals that the mobile node offers, best first. "
+        "ike_proposal is the one that both ends agree on. Left out: that one alone.")
+    ike_accepted: list[str] | None = Field(
+        default=None, description="All IKE proposals that the gateway accepts. It takes the first "
+        "of them that is offered. Left out: ike_proposal alone.")
     esp_proposal: Annotated[str, AfterValidator(check_esp)] = Field(
         description="strongSwan's keywords: encryption-integrity, and a group for forward secrecy.",
         json_schema_extra={"pattern": pattern_esp()},
     )
-    authentication: Literal["pubkey"] = Field(
-        default="pubkey", description="Raw RSA keys, no certificates."
+    authentication: IkeAuthentication = Field(
+        default="pubkey", description="How the ends prove who they are: by raw RSA keys, X.509 "
+        "certificates, a pre-shared key, or EAP-TLS against a gateway with a certificate."
     )
     mode: Literal["tunnel", "transport"] = Field(default="tunnel", description="ESP mode.")
     mobike: Annotated[Literal[0, 1], Whole] | None = Field(
@@ -66,17 +82,49 @@ class IpsecLayer(SparseLayer):
         check_ike(proposal, info.data.get("ike", 2))  # absent when ike itself was wrong
         return proposal
 
+    @field_validator("ike_offered", "ike_accepted")
+    @classmethod
+    def _ike_lists_fit(cls, proposals: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        for proposal in proposals or ():
+            check_ike(proposal, info.data.get("ike", 2))
+        return proposals
+
+    @model_validator(mode="after")
+    def _ends_agree(self) -> Self:
+        """Refuse lists of proposals from which the ends would not agree on `ike_proposal`."""
+        for field in ("ike_offered", "ike_accepted"):
+            names: list[str] | None = getattr(self, field)
+            if names is None:
+                continue
+            if self.ike_proposal not in names:
+                raise make_fault(f"{field} lacks {self.ike_proposal}, which is ike_proposal",
+                                 "add it", (field,), ("ike_proposal",))
+            if len(set(names)) < len(names):
+                raise make_fault(f"{field} names one proposal twice", "leave one out", (field,))
+            if not self.is_post_quantum and any(map(is_post_quantum, names)):
+                raise make_fault(f"{field} has ML-KEM, and ike_proposal has not",
+                                 "leave it out of the list", (field,), ("ike_proposal",))
+        offered = self.ike_offered or [self.ike_proposal]
+        agreed = next(name for name in self.ike_accepted or [self.ike_proposal]
+                      if name in offered)
+        if agreed != self.ike_proposal:
+            raise make_fault(f"a gateway that accepts {agreed} first takes it, and ike_proposal is "
+                             f"{self.ike_proposal}", f"write ike_proposal: {agreed}, or put "
+                             f"{self.ike_proposal} before it", ("ike_accepted",),
+                             ("ike_proposal",))
+        return self
+
     @property
     def is_post_quantum(self) -> bool:
-        """Return whether ML-KEM is used, which needs another strongSwan than Debian's.
+        """Return whether IKE uses ML-KEM, whose keys withstand quantum computers.
 
-        Its keys withstand quantum computers.
+        It needs another strongSwan than Debian's.
         """
         return is_post_quantum(self.ike_proposal)
 
     @property
     def is_hybrid(self) -> bool:
-        """Return whether ML-KEM follows a group in an additional key exchange (RFC 9370)."""
+        """Return whether IKE uses ML-KEM in addition to another group (RFC 9370)."""
         return self.ike_proposal.split("-")[-1] in ADDITIONAL
 
     @model_validator(mode="after")
@@ -84,6 +132,15 @@ class IpsecLayer(SparseLayer):
         if self.mobike and self.ike == 1:
             raise make_fault("mobike is IKEv2's, and ike is 1", "write ike: 2, or leave out mobike",
                              ("mobike",), ("ike",))
+        if self.authentication != "pubkey" and self.ike == 1:
+            raise make_fault(f"authentication: {self.authentication} is for IKEv2 here, and ike "
+                             "is 1", "write ike: 2, or leave out authentication",
+                             ("authentication",), ("ike",))
+        # guest/strongswan.sh compiles it without the plug-ins x509 and eap-tls.
+        if self.authentication in ("certificate", "eap-tls") and self.is_post_quantum:
+            raise make_fault("the strongSwan with ML-KEM has no certificates here",
+                             "write authentication: pubkey or psk, or leave mlkem768 out of "
+                             "ike_proposal", ("authentication",), ("ike_proposal",))
         if self.mobike and self.mode == "transport":
             raise make_fault("mobike moves tunnels, and mode is transport",
                              "write mode: tunnel, or leave out mobike", ("mobike",), ("mode",))
@@ -91,7 +148,7 @@ class IpsecLayer(SparseLayer):
 
 
 class WireGuardLayer(SparseLayer):
-    """The tunnel between mobile node and home agent by WireGuard.
+    """The WireGuard tunnel between mobile node and home agent.
 
     WireGuard has one suite: X25519, ChaCha20-Poly1305 and BLAKE2s.
     """
@@ -101,10 +158,18 @@ class WireGuardLayer(SparseLayer):
     roams: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether the tunnel follows its node to other addresses, in "
         "place of Mobile IP. Left out: 0.")
+    mtu: Annotated[int, Field(ge=576, le=1440)] | None = Field(
+        default=None, description="Bytes of the longest packet inside the tunnel, 576 to 1440. "
+        "Outside it is 60 bytes longer. Left out: 1440.")
+    keepalive: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None, description="Seconds after which an idle mobile node sends an empty packet, "
+        "1 to 65535. Left out: it sends none.")
+    preshared_key: Annotated[Literal[0, 1], Whole] | None = Field(
+        default=None, description="Whether both ends also have a symmetric key. Left out: 0.")
 
 
 class WireLayer(SparseLayer):
-    """Protection of frames between access points, and from them to agents: MACsec (802.1AE)."""
+    """The protection of wires between access points and agents: MACsec (802.1AE)."""
 
     macsec: Macsec = Field(
         description="Cipher suite; keys are agreed by MKA (802.1X) under a key of the network's.")
@@ -114,12 +179,12 @@ class WireLayer(SparseLayer):
 
     @property
     def is_encrypted(self) -> bool:
-        """Return whether frames are encrypted as well as authenticated."""
+        """Return whether MACsec encrypts frames as well as authenticating them."""
         return self.encrypts != 0
 
 
 class Layers(UpperLayers):
-    """The layers of a policy. A layer that is absent or null is switched off."""
+    """All layers of a policy. A layer that is absent or null is switched off."""
 
     model_config = _CONFIG
 
@@ -139,7 +204,7 @@ class Layers(UpperLayers):
 
     @property
     def mobility(self) -> str:
-        """Return the mechanism by which packets reach a node in another subnet."""
+        """Return how packets reach a mobile node in another subnet: Mobile IP or its tunnel."""
         if self.ipsec is not None and self.ipsec.mobike:
             return MOBIKE
         return WIREGUARD if self.wireguard is not None and self.wireguard.roams else MOBILE_IP
@@ -147,8 +212,8 @@ class Layers(UpperLayers):
     @model_serializer(mode="wrap")
     def _without_absent_ones(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # Policies without layers that were added later keep their text, rendering and digest.
-        said: dict[str, Any] = handler(self)
-        return {name: value for name, value in said.items()
+        stored: dict[str, Any] = handler(self)
+        return {name: value for name, value in stored.items()
                 if name in _ALWAYS_SAID or value is not None}
 
     @model_validator(mode="after")
@@ -184,44 +249,72 @@ class Layers(UpperLayers):
         return self
 
     @model_validator(mode="after")
+    def _certificates_fit_suite(self) -> Self:
+        if not (self.link and self.link.akm == "suite-b-192" and self.dot1x
+                and self.dot1x.has_certificate_of_server):
+            return self
+        tls = self.dot1x.tls
+        if tls is None or tls.key != "p-384" or tls.version == "1.3":
+            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384",
+                             "write tls: {key: p-384}, without version",
+                             ("dot1x", "tls" if tls else "eap"), ("link", "akm"))
+        return self
+
+    @model_validator(mode="after")
     def _server_fits_eap(self) -> Self:
         eap, server = self.dot1x and self.dot1x.eap, self.aaa and self.aaa.server
-        if eap in BY_CARD and server != "hostapd":
+        if eap in USIM_METHODS and server != "hostapd":
             raise make_fault(f"EAP-{eap} is not among FreeRADIUS' methods",
                              "add layers.aaa with server: hostapd, or write dot1x.eap: TLS",
                              ("dot1x", "eap"))
-        if self.aaa is not None and eap not in ("TLS", *BY_CARD):
+        if self.aaa is not None and eap not in ("TLS", *USIM_METHODS):
             raise make_fault("aaa says who decides on EAP-TLS or EAP-AKA, and dot1x.eap is neither",
                              "leave out layers.aaa, or write dot1x.eap: TLS", ("aaa",), ("dot1x",))
         if self.aaa is not None and self.dot1x and self.dot1x.uses_radsec:
             raise make_fault(
                 "aaa is about servers that are asked by UDP, and dot1x.transport is radsec",
                              "leave out layers.aaa, or transport", ("dot1x", "transport"), ("aaa",))
+        if server == "hostapd" and self.dot1x and self.dot1x.message_authenticator:
+            raise make_fault("hostapd as the server takes requests with EAP alone, which need a "
+                             "Message-Authenticator in any case", "leave out message_authenticator",
+                             ("dot1x", "message_authenticator"), ("aaa", "server"))
+        if server == "hostapd" and self.dot1x and self.dot1x.accounting:
+            raise make_fault("hostapd as the server takes no accounting",
+                             "leave out accounting, or write server: freeradius",
+                             ("dot1x", "accounting"), ("aaa", "server"))
         tls = self.dot1x.tls if self.dot1x else None
+        if self.aaa is not None and tls is not None and tls.revocation:
+            raise make_fault("revocation is checked by the home network's FreeRADIUS, and aaa has "
+                             "others decide", "leave out revocation, or layers.aaa",
+                             ("dot1x", "tls", "revocation"), ("aaa",))
         if server == "hostapd" and tls is not None and (
                 tls.version == "1.3" or tls.sessions == "resumed"):
             raise make_fault("hostapd as the server does full authentications of TLS 1.2 here",
                              "leave out version and sessions, or write server: freeradius",
                              ("dot1x", "tls"))
+        if server == "hostapd" and tls is not None and tls.group:
+            raise make_fault("hostapd as the server takes the group that the station prefers",
+                             "leave out group, or write server: freeradius",
+                             ("dot1x", "tls", "group"), ("aaa", "server"))
         if self.aaa is not None and server == "hostapd" and self.aaa.identity == "temporary":
             raise make_fault("temporary identities are mapped by FreeRADIUS alone",
                              "leave out identity, or write server: freeradius", ("aaa", "identity"))
         return self
 
     def option_settings(self) -> list[OptionSetting]:
-        """Return each daemon option that the policy sets."""
+        """Return the daemon options that the policy sets, each with its layer."""
         return [setting for name in ("link", "dot1x") if (layer := getattr(self, name)) is not None
                 for setting in layer.options.option_settings(name)]
 
     @model_validator(mode="after")
-    def _option_said_once(self) -> Self:
-        seen = set[tuple[str, str]]()
+    def _check_options_unique(self) -> Self:
+        known = set[tuple[str, str]]()
         for setting in self.option_settings():
-            if (setting.daemon, setting.name) in seen:
+            if (setting.daemon, setting.name) in known:
                 raise make_fault(f"{setting.label} stands in both link and dot1x",
                                  "leave it in one of them", setting.path,
                                  ("link", *setting.path[1:]))
-            seen.add((setting.daemon, setting.name))
+            known.add((setting.daemon, setting.name))
         return self
 
     @model_validator(mode="after")
@@ -237,7 +330,7 @@ class Layers(UpperLayers):
         return self
 
     def _policy_word(self, field: str) -> str | None:
-        """Return the policy's word for a field of a layer, such as `link.keys`."""
+        """Return the value of a layer's field (such as `link.keys`) as a word, or None."""
         layer, _, name = field.partition(".")
         value = getattr(getattr(self, layer), name, None)
         return None if value is None else str(value)

@@ -1,4 +1,11 @@
-"""Daemon options of a layer under the daemons' own names, with a table of known options."""
+"""Check hostapd and wpa_supplicant options that a policy passes on under their own names.
+
+A policy has fields for common settings. Other settings of a daemon can be written as its options
+(`DaemonOptions`). The table daemon_options.yml has rules for known options, which `load_options`
+reads. `find_refusal` returns why no policy may set an option, such as one that the network's
+description sets. `check_setting` refuses an option that repeats a field of the policy, or has no
+effect.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from policies.document import read_document
+from policies.eap_methods import TUNNELS
 from policies.errors import make_fault, show_value
 from policies.fields import OptionValue
 
@@ -31,7 +39,15 @@ _TLS_SWITCH = re.compile(r"tls_disable_tlsv1_(\d)=(\d)")
 
 
 class OptionGroup(BaseModel):
-    """Rules of the table for some options of a daemon. See policies/daemon_options.yml."""
+    """Rules for some options of a daemon, from policies/daemon_options.yml.
+
+    - `names`: names of the options, separated by spaces. A name may end in `*`.
+    - `set_by`: what sets them instead of a policy, a key of `owners`
+    - `no_effect`: reason why they have no effect here
+    - `needs`: words that a policy must have in other fields, so that they take effect
+    - `excludes`: field of a policy with an equal effect
+    - `check`: check whose evidence shows that they take effect
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -43,12 +59,12 @@ class OptionGroup(BaseModel):
     check: str = ""
 
     def has_option(self, name: str) -> bool:
-        """Return whether the group contains an option."""
+        """Return whether the rules apply to an option."""
         return any(fnmatchcase(name, pattern) for pattern in self.names.split())
 
 
 class OptionTable(BaseModel):
-    """All known options of each daemon. The first group that contains an option counts."""
+    """The table of known daemon options. The first group that contains an option counts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -57,11 +73,11 @@ class OptionTable(BaseModel):
     wpa_supplicant: list[OptionGroup]
 
     def groups_of(self, daemon: Daemon) -> list[OptionGroup]:
-        """Return the groups of one daemon's options."""
+        """Return the groups of rules for one daemon's options."""
         return self.hostapd if daemon == "hostapd" else self.wpa_supplicant
 
     def find_group(self, daemon: Daemon, name: str) -> OptionGroup:
-        """Return the group of an option, an empty one if it is unknown."""
+        """Return the group of rules for an option, an empty one if the option is unknown."""
         return next((group for group in self.groups_of(daemon) if group.has_option(name)),
                     OptionGroup(names=name))
 
@@ -73,7 +89,7 @@ def load_options() -> OptionTable:
 
 
 class OptionSetting(NamedTuple):
-    """An option as a policy sets it."""
+    """A daemon option that a policy sets: daemon, layer, name and value."""
 
     layer: str
     daemon: Daemon
@@ -82,41 +98,41 @@ class OptionSetting(NamedTuple):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Return the keys that lead to it from the layers."""
+        """Return the path of keys from the policy's layers to the option."""
         return (self.layer, "options", self.daemon, self.name)
 
     @property
     def group(self) -> OptionGroup:
-        """Return its group in the table."""
+        """Return the group of rules for this option."""
         return load_options().find_group(self.daemon, self.name)
 
     @property
     def label(self) -> str:
-        """Return the option in words."""
+        """Return words that name the option and its daemon."""
         return f"{self.daemon}'s option {self.name}"
 
 
 def is_secret(daemon: Daemon, name: str, value: object = "") -> bool:
-    """Return whether an option, by its name or its value, contains a secret."""
+    """Return whether a daemon option contains a secret, by its name or its value."""
     return (load_options().find_group(daemon, name).set_by == "secret"
             or bool(_SECRET_WORDS & set(name.lower().split("_")))
             or bool(_SECRET_VALUE.search(str(value))))
 
 
 def find_refusal(daemon: Daemon, name: str) -> tuple[str, str] | None:
-    """Return why no policy may set an option: what is wrong, and what to do. None if it may."""
+    """Return why no policy may set a daemon option, and what to do. None if it may."""
     table = load_options()
     group = table.find_group(daemon, name)
-    said = f"{daemon}'s option {name}"
+    label = f"{daemon}'s option {name}"
     if group.set_by or is_secret(daemon, name):
-        return f"{said} is not a policy's to set", table.owners[group.set_by or "secret"]
+        return f"{label} is not a policy's to set", table.owners[group.set_by or "secret"]
     if group.no_effect:
-        return f"{said} has no effect here: {group.no_effect}", "leave it out"
+        return f"{label} has no effect here: {group.no_effect}", "leave it out"
     return None
 
 
 def check_setting(setting: OptionSetting, find_word: Callable[[str], str | None]) -> None:
-    """Refuse an option that repeats a field, or has no effect in a policy.
+    """Refuse a daemon option that repeats a field of the policy, or has no effect.
 
     Args:
         setting: The option.
@@ -140,7 +156,7 @@ def check_setting(setting: OptionSetting, find_word: Callable[[str], str | None]
 
 
 def check_phase1(setting: OptionSetting, eap: str, version: str) -> None:
-    """Refuse a phase1 option that disables the TLS version of the server.
+    """Refuse wpa_supplicant's option phase1 if it disables the TLS version of the server.
 
     Args:
         setting: The option.
@@ -163,7 +179,8 @@ def check_phase1(setting: OptionSetting, eap: str, version: str) -> None:
         raise make_fault(f"phase1 switches TLS {others[0]} on without effect: {speaks} alone",
                          f"leave tls_disable_tlsv1_{others[0][-1]}=0 out of it" + (
                              f', or write version: "{others[0]}" in dot1x.tls'
-                             if eap == "TLS" and others[0] in ("1.2", "1.3") else ""), setting.path)
+                             if eap in ("TLS", *TUNNELS) and others[0] in ("1.2", "1.3") else ""),
+                         setting.path)
 
 
 def _name_check(daemon: Daemon) -> Callable[[str], str]:
@@ -181,7 +198,7 @@ def _name_check(daemon: Daemon) -> Callable[[str], str]:
 
 
 def refused_patterns(daemon: Daemon) -> list[str]:
-    """Return the names that no policy may set, with * for any letters."""
+    """Return the names of daemon options that no policy may set, with * for any letters."""
     return sorted({pattern for group in load_options().groups_of(daemon)
                    if group.set_by or group.no_effect for pattern in group.names.split()})
 
@@ -196,7 +213,7 @@ def _editor_hints(daemon: Daemon) -> dict[str, Any]:
 
 
 class DaemonOptions(BaseModel):
-    """Options passed to the daemons unchanged, by daemon.
+    """Options that a policy passes to daemons unchanged, by daemon.
 
     Values are numbers and text, no booleans.
     """
@@ -217,7 +234,7 @@ class DaemonOptions(BaseModel):
     )
 
     def option_settings(self, layer: str) -> Iterator[OptionSetting]:
-        """Yield each option that is set for a layer."""
+        """Yield each daemon option that a layer sets."""
         for daemon in DAEMONS:
             for name, value in getattr(self, daemon).items():
                 yield OptionSetting(layer, daemon, name, value)

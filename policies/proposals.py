@@ -1,9 +1,10 @@
-"""Check IPsec proposals, token by token, against supported strongSwan keywords.
+"""Check the IKE and ESP proposals of a policy against the keywords that strongSwan supports.
 
-Keywords are strongSwan's own (its documentation, "IKEv2 Cipher Suites"). Only keywords are listed
-that Debian 12's charon with the installed plugins offers, or the charon with ML-KEM. Aliases are
-left out (``aes128``, not ``aes``), so that two policies which negotiate the same are written the
-same.
+`check_ike` and `check_esp` take a proposal, such as `aes128-sha256-modp2048`. They raise an error
+that names the wrong keyword. Only keywords are listed that Debian 12's charon with the installed
+plugins offers, or the charon with ML-KEM (strongSwan's documentation, "IKEv2 Cipher Suites").
+Aliases are left out (``aes128``, not ``aes``), so that two policies which negotiate the same are
+written the same. `pattern_ike` and `pattern_esp` return regular expressions for editors.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _LATER: _Part = ("additional key exchange", ADDITIONAL)
 
 
 def check_ike(proposal: str, ike: int) -> None:
-    """Check that ``proposal`` is one IKE suite for an IKE version.
+    """Check that a text is one IKE proposal in strongSwan syntax, for an IKE version.
 
     Raises:
-        PydanticCustomError: It is not.
+        PydanticCustomError: The text is not such a proposal.
     """
     tokens = _split_proposal(proposal, "aes256-sha256-modp2048")
     if tokens[0] in AEADS and ike == 1:
@@ -57,10 +58,10 @@ def check_ike(proposal: str, ike: int) -> None:
 
 
 def check_esp(proposal: str) -> str:
-    """Check that ``proposal`` is one ESP suite, and return it.
+    """Check that a text is one ESP proposal in strongSwan syntax, and return it.
 
     Raises:
-        PydanticCustomError: It is not.
+        PydanticCustomError: The text is not such a proposal.
     """
     tokens = _split_proposal(proposal, "aes128-sha256")
     if is_post_quantum(proposal):
@@ -79,7 +80,7 @@ def is_post_quantum(proposal: str) -> bool:
 
 
 def pattern_ike() -> str:
-    """Return the regular expression of an IKE proposal, for editors."""
+    """Return a regular expression for IKE proposals, for editors."""
     groups, prfs = "|".join(GROUPS), "|".join(PRFS)
     plain = f"({'|'.join(CIPHERS)})-({'|'.join(INTEGRITY)})"
     exchanges = f"({groups})(-({'|'.join(ADDITIONAL)}))?|{'|'.join(KEMS)}"
@@ -87,7 +88,7 @@ def pattern_ike() -> str:
 
 
 def pattern_esp() -> str:
-    """Return the regular expression of an ESP proposal, for editors."""
+    """Return a regular expression for ESP proposals, for editors."""
     plain = f"({'|'.join(CIPHERS)})-({'|'.join(INTEGRITY)})"
     return f"^({plain}|{'|'.join(AEADS)})(-({'|'.join(GROUPS)}))?$"
 

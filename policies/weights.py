@@ -1,6 +1,9 @@
-"""Load and check protection weights.
+"""Read the weights of protection features, by which policies are ranked by strength.
 
-They are Table 2 of the 2007 paper, or a file of the user.
+`load_weights` takes a YAML file, or none for Table 2 of the 2007 paper (Agarwal and Wang), and
+returns `Weights`. A feature is a kind of protection, such as confidentiality. An `Implementation`,
+such as a cipher, has a weight for each of its features. `analysis/protection.py` adds the weights
+of a policy, and assigns it to a group (`GroupLimits`): low, middle or high.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -22,11 +25,11 @@ from pydantic import (
     model_validator,
 )
 
-from policies.document import Document, KeyPath, read_document
+from documents.refusals import explain_refusal
+from policies.document import read_document
 from policies.errors import PolicyError, advise_choice, make_fault, show_value
-from policies.facts import KNOWN, When, facts_from_policy, is_fulfilled
 from policies.fields import PolicyName
-from policies.policy import Policy
+from policies.policy import KNOWN_FACTS, FactConditions, Policy, facts_from_policy, is_fulfilled
 
 #: A security feature, by its name in a file of weights.
 Feature: TypeAlias = str
@@ -44,7 +47,7 @@ _LARGEST = 1e6  # a larger weight is a typing error
 
 
 def _check_weight(value: object) -> object:
-    """Accept a whole number, or a decimal number in quotes.
+    """Accept a weight that is a whole number, or a decimal number in quotes.
 
     YAML has several spellings of decimal numbers.
     """
@@ -61,15 +64,15 @@ def _check_weight(value: object) -> object:
     return float(value)
 
 
-def _check_conditions(when: When) -> When:
+def _check_conditions(when: FactConditions) -> FactConditions:
     for key, words in when.items():
-        if key not in KNOWN:
+        if key not in KNOWN_FACTS:
             raise make_fault(f"{show_value(key)} is nothing that a policy says",
-                             advise_choice(key, KNOWN), (key,))
+                             advise_choice(key, KNOWN_FACTS), (key,))
         for word in words:
-            if word not in KNOWN[key]:
+            if word not in KNOWN_FACTS[key]:
                 raise make_fault(f"{key} is never {show_value(word)}",
-                                 advise_choice(word, KNOWN[key]), (key,))
+                                 advise_choice(word, KNOWN_FACTS[key]), (key,))
     if not when or not all(when.values()):
         raise make_fault("when is empty, so it would hold for every policy", "write a condition")
     return when
@@ -92,7 +95,10 @@ Weight = Annotated[float, BeforeValidator(_check_weight)]
 
 
 class Implementation(BaseModel):
-    """An implementation of security features: the policies that have it, and its weights."""
+    """An implementation of protection features, such as a cipher, with its weights.
+
+    Conditions say which policies have it.
+    """
 
     model_config = _CONFIG
 
@@ -102,8 +108,8 @@ class Implementation(BaseModel):
     weights: Mapping[Feature, Weight]
 
 
-class Groups(BaseModel):
-    """Limits of the security groups, in percent of normalised sigma."""
+class GroupLimits(BaseModel):
+    """The limits of the groups low, middle and high, in percent of the largest sum of weights."""
 
     model_config = _CONFIG
 
@@ -119,7 +125,11 @@ class Groups(BaseModel):
 
 
 class Weights(BaseModel):
-    """All implementations with their weights, the features that count once, and the groups."""
+    """All implementations with their weights, and the groups of policies.
+
+    `once` has the features of which only the policy's largest weight counts. The weights of any
+    other feature are added.
+    """
 
     model_config = _CONFIG
 
@@ -132,7 +142,7 @@ class Weights(BaseModel):
     #: Policy that has 100 percent: the strongest of those compared, or the best of all features
     #: together.
     hundred: Literal["strongest", "attainable"] = "strongest"
-    groups: Groups
+    groups: GroupLimits
     implementations: Mapping[str, Implementation]
 
     @model_validator(mode="after")
@@ -145,39 +155,44 @@ class Weights(BaseModel):
                 _check_feature(feature, self.features,
                                ("implementations", key, "weights", feature))
         if self.hundred == "attainable" and set(self.once) != set(self.features):
-            raise make_fault("a feature that adds up has no most that can be attained",
+            raise make_fault("a feature outside once has no largest sum, which attainable needs",
                              "name all features in once, or leave out hundred", ("hundred",))
         return self
 
     @property
     def attainable(self) -> float:
-        """Return the sum over features of the largest weight of any implementation."""
+        """Return the largest possible sum of weights: the best implementation of each feature."""
         return sum(max((entry.weights.get(feature, 0.0)
                         for entry in self.implementations.values()), default=0.0)
                    for feature in self.features)
 
     def implementations_of(self, policy: Policy) -> dict[str, Implementation]:
-        """Return the implementations that a policy has, by id."""
-        said = facts_from_policy(policy)
+        """Return the implementations (such as a cipher) that a policy has, by id."""
+        facts = facts_from_policy(policy)
         return {key: implementation for key, implementation in self.implementations.items()
-                if is_fulfilled(implementation.when, said)}
+                if is_fulfilled(implementation.when, facts)}
 
     def find_unweighted(self, policy: Policy) -> tuple[str, ...]:
-        """Return the parts of a policy's protection that no implementation weighs."""
-        asked = {(key, word) for implementation in self.implementations.values()
-                 for key, words in implementation.when.items() for word in words}
+        """Return the parts of a policy's protection for which there is no weight."""
+        weighted = {(key, word) for implementation in self.implementations.values()
+                    for key, words in implementation.when.items() for word in words}
         # Static keys and keys from EAP are weighed with the cipher and with EAP; the mode of ESP
         # is not a matter of strength in the paper.
         counted_elsewhere = {("link.keys", "static"), ("link.keys", "eap"),
                              ("ipsec.mode", "tunnel"), ("ipsec.mode", "transport"),
                              # These negotiate the paper's IPsec, which Table 2 weighs.
                              ("ipsec.ike", "1"), ("ipsec.group", "modp1024")}
-        return tuple(f"{key} {word}" for key, word in facts_from_policy(policy).items()
-                     if (key, word) not in asked | counted_elsewhere)
+        facts = facts_from_policy(policy)
+        if facts.get("link.group_cipher") == facts.get("link.cipher"):
+            facts.pop("link.group_cipher", None)  # one cipher for all frames
+        return tuple(f"{key} {word}" for key, word in facts.items()
+                     if (key, word) not in weighted | counted_elsewhere)
 
 
 def load_weights(path: str | os.PathLike[str] | None = None) -> Weights:
-    """Load the weights in a file, or the built-in ones.
+    """Read the weights of the security features from a file, or those that come with qop.
+
+    The weights add up to a policy's quality of protection.
 
     Raises:
         PolicyError: The file is invalid; the text is one line `FILE:LINE: what is wrong; what to
@@ -187,32 +202,7 @@ def load_weights(path: str | os.PathLike[str] | None = None) -> Weights:
     try:
         return Weights.model_validate(document.data)
     except ValidationError as error:
-        raise _explain_error(error, document) from None
+        refusal = explain_refusal(error, document, Weights, f"see policies/{DEFAULT.name}")
+        raise PolicyError(document.file, refusal.line, f"{refusal.name}: {refusal.what}",
+                          refusal.advice, refusal.more) from None
 
-
-def _explain_error(error: ValidationError, document: Document) -> PolicyError:
-    details = error.errors(include_url=False)
-    line, what, advice = min(_locate_error(detail, document) for detail in details)
-    return PolicyError(document.file, line, what, advice, len(details) - 1)
-
-
-def _locate_error(detail: Any, document: Document) -> tuple[int, str, str]:
-    path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
-    context = detail.get("ctx", {})
-    blamed = [(*path, *keys) for keys in context.get("at", ())] or [path]
-    place = next((spot for spot in blamed if spot in document.spots), path)
-    while place not in document.spots:
-        place = place[:-1]
-    line = document.spots[place].key_line
-    label = ".".join(str(part) for part in path) or "the file"
-    if detail["type"] == "policy":
-        return line, f"{label}: {context['what']}", context["advice"]
-    if detail["type"] == "missing":
-        return line, f"{label} is missing", "add it, as in policies/weights.yml"
-    if detail["type"] == "extra_forbidden":
-        return line, f"unknown key {label}", "remove it, or see policies/weights.yml"
-    if detail["type"] == "literal_error":
-        return line, f"{label}: {show_value(detail['input'])} is not known", \
-            f"write {context['expected']}"
-    return (line, f"{label}: {show_value(detail['input'])} cannot stand here",
-            "see policies/weights.yml")

@@ -56,7 +56,7 @@ def test_a_layer_without_the_new_field_says_what_it_always_did() -> None:
     ("  wire: {macsec: GCM-AES-256}", "write one of: GCM-AES-128"),
     ("  wire: {macsec: GCM-AES-128, encrypts: 2}", "encrypts"),
     ("  link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TLS, transport: tls}",
-     "transport: 'tls' is not known"),
+     "transport: 'tls' is radsec; write transport: radsec"),
     ("  link: {cipher: CCMP, keys: eap, pmf: 2}\n  dot1x: {eap: TLS, tls: {version: '1.4'}}",
      "write one of: 1.2, 1.3"),
 ])

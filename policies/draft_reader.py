@@ -1,0 +1,602 @@
+"""Read a policy file that uses the words of other programs or products.
+
+A user may write `ieee80211w: 2` or `security: WPA2-Enterprise`, which no policy file may have.
+`DraftReader` takes the keys and values of such a draft. It translates them with the dictionary
+policies/vocabulary.py, and collects the fields of a policy and the mistakes (`Change`).
+`policies.drafts` makes the error message with the corrected line from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from documents.yaml_reader import KeyPath, YamlDocument
+from policies.dot1x import Dot1xLayer, TlsSettings
+from policies.errors import show_value, suggest_word
+from policies.layers import IpsecLayer, Layers, WireGuardLayer, WireLayer
+from policies.link import LinkLayer
+from policies.options import find_refusal, load_options
+from policies.proposals import AEADS
+from policies.vocabulary import (
+    CREDENTIAL,
+    FROM_SCENARIO,
+    KEY_MANAGEMENTS,
+    KEY_NAMES,
+    LAYER_NAMES,
+    LEFT_OUT,
+    NOT_HERE,
+    NOT_MEASURED,
+    OFF_WORDS,
+    TRANSITION,
+    Fields,
+    find_meaning,
+    find_mixture,
+    find_proposal,
+    find_token,
+    fold_word,
+)
+
+#: Layers whose keys have other names.
+MODELS: Mapping[str, type[BaseModel]] = {
+    "link": LinkLayer, "dot1x": Dot1xLayer, "ipsec": IpsecLayer, "wireguard": WireGuardLayer,
+    "wire": WireLayer}
+#: Keys at the top level of a policy.
+ROOT_KEYS = ("id", "name", "layers", "extends")
+#: Why a key is left out that no table knows.
+NOT_KNOWN = "not known"
+_BLOCKS: Mapping[str, type[BaseModel]] = {**MODELS, "dot1x.tls": TlsSettings}
+#: Fields of which a network has one here; several words have a message of their own.
+_ONE_OF_A_NETWORK = ("link.keys", "link.cipher", "link.group", "link.akm")
+#: Keys that a proposal is written of, part by part.
+_PROPOSAL_PARTS = {"encryption": "encryption", "cipher": "encryption", "enc": "encryption",
+                   "integrity": "integrity", "hash": "integrity", "authalg": "integrity",
+                   "prf": "prf", "dh": "group", "dhgroup": "group", "group": "group",
+                   "pfs": "pfs", "pfsgroup": "pfs", "kex": "group", "keyexchangegroup": "group"}
+#: Keys that switch a way of roaming on.
+_ROAMING_SWITCHES = {"okc": "okc", "proactivekeycaching": "okc", "pkc": "okc", "pmksa": "pmksa",
+                     "pmkcaching": "pmksa", "pmksacaching": "pmksa", "fils": "fils",
+                     "80211ai": "fils"}
+#: Ciphers of a network for stations with and without CCMP.
+_OLD_AND_NEW = ({"tkip", "ccmp"}, {"tkip", "aes"})
+_HIDDEN = ("hidden", "hiddenssid", "ignorebroadcastssid", "hidessid")
+_PASSPHRASES = ("passphrase", "wpapassphrase", "wpapsk", "psk", "key", "password")
+_PRESHARED_KEYS = ("presharedkey", "psk", "preshared", "secret")
+#: Fields that say that both ends have a pre-shared key, by layer.
+_HAVING_PRESHARED_KEYS: Mapping[str, tuple[str, int | str]] = {
+    "wireguard": ("preshared_key", 1), "ipsec": ("authentication", "psk")}
+_TRUE = ("1", "yes", "true", "on", "enabled", "2")
+#: Other names of keys in dot1x.tls.
+_TLS_KEYS = frozenset((
+    ("version", "minversion"), ("version", "maxversion"), ("version", "protocol"),
+    ("key", "keytype"), ("key", "certificate"), ("key", "keysize"), ("key", "cert"),
+    ("group", "curve"), ("group", "curves"), ("group", "groups"), ("group", "ecdhcurve"),
+    ("fragment_bytes", "fragmentsize"), ("fragment_bytes", "fragment"),
+    ("sessions", "resumption"), ("sessions", "sessionresumption"), ("sessions", "cache"),
+    ("revocation", "revocationcheck"), ("chain", "depth"), ("chain", "chainlength")))
+
+
+class Change(NamedTuple):
+    """A mistake in a draft: its place, its description, and the layers to be corrected."""
+
+    path: KeyPath
+    text: str
+    targets: frozenset[str]
+    #: Why a key is left out, whose name is then the text.
+    reason: str = ""
+    #: Whether it is about the last key of the path, not about its value.
+    is_about_key: bool = False
+    #: Whether it is a misspelling, or a key that is missing. These alone make no draft.
+    is_minor: bool = False
+    #: Whether the corrected line shows it, so that it need not be described.
+    is_silent: bool = False
+    #: Whether the corrected line has less than the draft.
+    is_loss: bool = False
+
+
+class NotUnderstoodError(Exception):
+    """An error: a word in a draft has no known meaning in its place."""
+
+
+def short_name(name: str) -> str:
+    """Return a field's name without the name of its layer."""
+    return name.partition(".")[2]
+
+
+@dataclass
+class DraftReader:
+    """A reader of a draft's keys, which collects fields of a policy and mistakes.
+
+    Fields have dotted names, such as `link.keys`. There are four collections of fields. If a field
+    is in several of them, the later one has precedence:
+
+    - `weak`: fields that a switch implies, such as `okc: 1`
+    - `implied`: fields that follow from a word about another field
+    - `translated`: fields that words of other programs mean
+    - `said`: fields in a policy's own words
+    """
+
+    document: YamlDocument
+    root: dict[str, Any] = field(default_factory=dict)
+    weak: dict[str, Any] = field(default_factory=dict)
+    implied: dict[str, Any] = field(default_factory=dict)
+    translated: dict[str, Any] = field(default_factory=dict)
+    said: dict[str, Any] = field(default_factory=dict)
+    #: Layers as they stand in the file: those without other words, and those that are empty.
+    other_layers: dict[str, Any] = field(default_factory=dict)
+    proposal_parts: dict[str, str] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    #: Names of networks, of which a name and an id can be made.
+    names: list[str] = field(default_factory=list)
+
+    # --- Keys at the top level, and layers ---
+
+    def read_root(self) -> None:
+        """Read all keys of the draft."""
+        for key, value in self.document.data.items():
+            if key == "layers":
+                self._read_layers(value)
+            elif key in ROOT_KEYS:
+                self.root[key] = value
+            else:
+                self._read_outside(key, value, (key,))
+        self._read_parts()
+
+    def _read_outside(self, key: str, value: Any, path: KeyPath) -> None:
+        """Read a key at the top level of a draft that belongs into a layer."""
+        layer = self._find_layer(key, value)
+        if layer is None and not self.is_known_key(key) and suggest_word(key, ROOT_KEYS):
+            raise NotUnderstoodError
+        if layer is not None:
+            self._note_key(path, f"{show_value(key)} belongs into layers", layer)
+            self._read_layer(layer, value, path)
+        elif isinstance(value, dict | list):
+            self._note_key(path, f"{show_value(key)} is no key of a policy")
+            self._read_group(None, value, path)
+        else:
+            self._read_key(None, key, value, path)
+
+    def _read_layers(self, value: Any, path: KeyPath = ("layers",)) -> None:
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            self.add_error(path, "layers holds a list, where a block of keys belongs")
+            merged = {key: (each, (*path, index, key)) for index, item in enumerate(value)
+                      for key, each in item.items()}
+        elif isinstance(value, dict):
+            merged = {key: (each, (*path, key)) for key, each in value.items()}
+        elif isinstance(value, str) and fold_word(value) in OFF_WORDS:
+            self.add_error(path, f"{show_value(value)} stands where a block of keys belongs")
+            merged = {}
+        elif isinstance(value, str):
+            self.add_error(path, f"{show_value(value)} stands where a block of keys belongs")
+            self._read_words("link", value, path)
+            merged = {}
+        else:
+            raise NotUnderstoodError
+        for key, (each, place) in merged.items():
+            self._read_layer_key(key, each, place)
+
+    def _read_layer_key(self, key: str, value: Any, path: KeyPath) -> None:
+        layer = self._find_layer(key, value)
+        if layer is None and isinstance(value, dict | list):
+            self._note_key(path, f"{show_value(key)} is no layer")
+            self._read_group(None, value, path)
+        elif layer is None:
+            self._read_key(None, key, value, path)
+        else:
+            if layer != key:
+                self._note_key(path, f"{show_value(key)} is called {layer}", layer)
+            self._read_layer(layer, value, path)
+
+    def _find_layer(self, key: str, value: Any) -> str | None:
+        """Return the layer that a key of a draft means, None if it means none."""
+        if key in Layers.model_fields:
+            return key
+        layer = LAYER_NAMES.get(fold_word(key))
+        if layer == "ipsec" and fold_word(value) in ("wireguard", "wg"):
+            return "wireguard"
+        if layer is not None:
+            return layer if isinstance(value, dict) or not self.is_known_key(key) else None
+        near = suggest_word(key, Layers.model_fields)
+        return near if near and isinstance(value, dict) else None
+
+    @staticmethod
+    def is_known_key(key: str) -> bool:
+        """Return whether a key is another name of a policy's field, or is known to have none."""
+        return any(fold_word(key) in names for names in KEY_NAMES.values())
+
+    def _read_layer(self, layer: str, value: Any, path: KeyPath) -> None:
+        """Read the value of a key that names a layer."""
+        is_own_place = path == ("layers", layer)
+        if layer not in MODELS or value is None or (is_own_place and self._is_off(value)):
+            self.other_layers[layer] = value
+        elif self._is_off(value):
+            self.add_error(path, f"{show_value(value)} switches {layer} off, as leaving it out "
+                           "does")
+        elif isinstance(value, dict):
+            self.other_layers.setdefault(layer, {})
+            self._read_block(layer, value, path)
+        elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            self.add_error(path, f"{layer} holds a list, where a block of keys belongs", layer)
+            self._read_group(layer, value, path)
+        else:
+            self.add_error(path, f"{show_value(value)} stands where a block of keys belongs", layer)
+            self.other_layers.setdefault(layer, {})
+            self._read_words(layer, value, path)
+
+    @staticmethod
+    def _is_off(value: Any) -> bool:
+        """Return whether the value of a whole layer means "off", such as `none` or `false`.
+
+        The caller reports this mistake by a message of its own: a layer is switched off by leaving
+        it out.
+        """
+        return value is False or (isinstance(value, str) and fold_word(value) in OFF_WORDS)
+
+    def _read_words(self, layer: str, value: Any, path: KeyPath) -> None:
+        """Read a line of words where a layer should have a block of keys."""
+        words = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        if layer == "wireguard" and fold_word(words) in (*_TRUE, "wireguard", "wg"):
+            return
+        if layer == "link" and self._find_security(words) is not None:
+            return
+        first = {"link": ("link.keys", "link.cipher", "dot1x.eap"), "dot1x": ("dot1x.eap",),
+                 "ipsec": ("ipsec.ike", "ipsec.ike_proposal"), "wire": ("wire.macsec",),
+                 "wireguard": ()}[layer]
+        for word in (words, *re.split(r"[\s,;]+", words)):
+            for name in first:
+                if (fields := find_meaning(name, word)) is not None:
+                    self._set_fields(name, fields)
+                    break
+            else:
+                continue
+            if word == words:
+                return
+        if not any(name.startswith(f"{layer}.") for name in self.translated):
+            raise NotUnderstoodError
+
+    # --- Blocks of keys ---
+
+    def _read_block(self, block: str, value: Mapping[str, Any], path: KeyPath) -> None:
+        """Read the keys of a layer, or of dot1x.tls."""
+        model = _BLOCKS[block]
+        for key, each in value.items():
+            here = (*path, key)
+            if key == "options" and block in ("link", "dot1x"):
+                self.said[f"{block}.{key}"] = each
+            elif key in model.model_fields:
+                self._read_field(f"{block}.{key}", each, here)
+            else:
+                self._read_key(block, key, each, here)
+
+    def _read_group(self, block: str | None, value: Any, path: KeyPath) -> None:
+        """Read a block or list that a policy does not have, key by key."""
+        for index, item in enumerate(value if isinstance(value, list) else [value]):
+            if not isinstance(item, dict):
+                raise NotUnderstoodError
+            place = (*path, index) if isinstance(value, list) else path
+            for key, each in item.items():
+                here = (*place, key)
+                layer = self._find_layer(key, each)
+                if key in ("id", "name") and block is None and isinstance(each, str):
+                    self.root.setdefault(key, each)
+                elif key == "layers":
+                    self._read_layers(each, here)
+                elif layer is not None and (isinstance(each, dict)
+                                            or not self.is_known_key(key)):
+                    self._read_layer(layer, each, here)
+                elif isinstance(each, dict) or (isinstance(each, list)
+                                                and any(isinstance(i, dict) for i in each)):
+                    self.names.append(key)
+                    self._read_group(block, each, here)
+                else:
+                    self._read_key(block, key, each, here)
+
+    def _read_field(self, name: str, value: Any, path: KeyPath) -> None:
+        """Read a value of a key that policies have, too."""
+        layer = name.partition(".")[0]
+        if isinstance(value, dict) and name == "dot1x.tls":
+            self._read_block(name, value, path)
+        elif isinstance(value, dict):
+            self.add_error(path, f"{path[-1]} has one value", layer)
+            self._read_group(layer, value, path)
+        elif self._is_accepted(name, value):
+            self.said[name] = value
+        elif name == "wireguard.preshared_key" and isinstance(value, str):
+            self._read_special("wireguard", "preshared_key", value, path)
+        elif name == "link.group" and str(value).upper() == "TKIP":
+            self.add_error(path, f"{show_value(f'group: {value}')} is group_cipher: TKIP", layer)
+            self.translated["link.group_cipher"] = "TKIP"
+        elif name == "link.group" and find_meaning("link.cipher", value):
+            self._leave_out("link", "group", value, KEY_NAMES["link"]["group"].removeprefix(
+                LEFT_OUT), path)
+        elif name == "dot1x.tls" and (found := find_meaning("dot1x.tls.version", value)):
+            meant = found["dot1x.tls.version"]
+            self.add_error(path, f"{show_value(value)} is version: {meant} of tls", layer)
+            self._set_fields("dot1x.tls.version", found)
+        elif name == "ipsec.ike" and (found := find_meaning("ipsec.ike_proposal", value)):
+            self.add_error(path, f"{show_value(value)} is ike_proposal, and ike the version", layer)
+            self._set_fields("ipsec.ike_proposal", found)
+        else:
+            self._read_value(name, value, path)
+
+    def _read_key(self, block: str | None, key: str, value: Any, path: KeyPath) -> None:
+        """Read a key that a policy does not have in this place."""
+        if self._read_special(block, key, value, path):
+            return
+        if isinstance(value, dict) and (inner := self._find_layer(key, value)):
+            self._note_key(path, f"{show_value(key)} is called {inner}", inner)
+            self._read_layer(inner, value, path)
+            return
+        for name in self._find_candidates(block, key):
+            layer = name.partition(".")[0]
+            if name.startswith(LEFT_OUT):
+                self._leave_out(block, key, value, name.removeprefix(LEFT_OUT), path)
+                return
+            if isinstance(value, dict):
+                self._note_key(path, f"{show_value(key)} is no block of keys here", layer)
+                self._read_group(layer, value, path)
+                return
+            try:
+                self._read_value(name, value, path, key=key)
+            except NotUnderstoodError:
+                continue
+            return
+        self._read_unknown(block, key, value, path)
+
+    def _find_candidates(self, block: str | None, key: str) -> Iterator[str]:
+        """Yield the fields that a key of a draft may mean, fields of its own block first."""
+        folded, layer = fold_word(key), (block or "").partition(".")[0]
+        if block == "dot1x.tls":
+            yield from (f"dot1x.tls.{name}" for name in TlsSettings.model_fields
+                        if fold_word(name) in (folded, folded.removeprefix("tls"),
+                                               f"tls{folded}") or (name, folded) in _TLS_KEYS)
+        for each in dict.fromkeys((*([layer] if layer in MODELS else []), *MODELS)):
+            if folded in KEY_NAMES[each]:
+                yield KEY_NAMES[each][folded]
+            names = {fold_word(name): name for name in MODELS[each].model_fields}
+            if folded in names:
+                yield f"{each}.{names[folded]}"
+        if KEY_NAMES["link"].get(folded) == "link.keys":
+            yield from ("link.cipher", "dot1x.eap")
+        if KEY_NAMES["dot1x"].get(folded) == "dot1x.eap":
+            yield "dot1x.inner"
+
+    def _read_special(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
+        """Read a key whose meaning depends on other keys. Return whether it is such a key."""
+        folded = fold_word(key)
+        if block == "ipsec" and folded in _PROPOSAL_PARTS and isinstance(value, str | int):
+            self._note_key(path, f"{show_value(key)} is a part of a proposal", "ipsec")
+            self.proposal_parts[_PROPOSAL_PARTS[folded]] = str(value)
+        elif block and (having := _HAVING_PRESHARED_KEYS.get(block)) and isinstance(value, str) \
+                and folded in _PRESHARED_KEYS:
+            name, there = having
+            self._note_key(path, f"{show_value(key)} is a secret that qop makes, and "
+                           f"{name}: {there} says that there is one", block)
+            self.implied[f"{block}.{name}"] = there
+        elif folded in _ROAMING_SWITCHES and block in (None, "link", "dot1x"):
+            self._note_key(path, f"{show_value(key)} is a kind of roaming", "link")
+            if fold_word(value) in _TRUE:
+                self.weak["link.roaming"] = _ROAMING_SWITCHES[folded]
+        elif folded in _HIDDEN and block in (None, "link"):
+            self._note_key(path, f"{show_value(key)} is hostapd's option ignore_broadcast_ssid",
+                           "link")
+            if fold_word(value) in _TRUE:
+                self.implied["link.options"] = {"hostapd": {"ignore_broadcast_ssid": 1}}
+        elif folded in ("ieee8021x", "8021x", "dot1x") and not isinstance(value, dict) \
+                and fold_word(value) in (*_TRUE, "0", "false", "no"):
+            self._note_key(path, f"{show_value(key)} is keys: eap", "link")
+            self.implied |= {"link.keys": "eap"} if fold_word(value) in _TRUE else {}
+        else:
+            return False
+        return True
+
+    def _read_unknown(self, block: str | None, key: str, value: Any, path: KeyPath) -> None:
+        """Read a key that is misspelt, an option of hostapd, or unknown."""
+        model = _BLOCKS.get(block or "")
+        near = suggest_word(key, model.model_fields if model else ())
+        if near and block and not isinstance(value, dict | list):
+            self._read_field(f"{block}.{near}", value, path)
+            self.add_error(path, f"{show_value(key)} is {near}", block.partition(".")[0],
+                           is_minor=True)
+            return
+        group = load_options().find_group("hostapd", key)
+        if find_refusal("hostapd", key):
+            owner = CREDENTIAL if group.set_by == "secret" else FROM_SCENARIO \
+                if group.set_by == "topology" else NOT_MEASURED
+            self._leave_out(block, key, value, owner, path)
+        elif (group.needs or group.check) and block in (None, "link") \
+                and isinstance(value, str | int):
+            number = int(value) if isinstance(value, bool) else value
+            self._note_key(path, f"{show_value(key)} is an option of hostapd", "link")
+            options = self.implied.setdefault("link.options", {"hostapd": {}})
+            options["hostapd"][key] = number
+        elif isinstance(value, dict):
+            self._note_key(path, f"{show_value(key)} is no block of keys here")
+            self.names.append(key)
+            self._read_group(block, value, path)
+        elif isinstance(value, list) or any(
+                suggest_word(key, model.model_fields) for model in MODELS.values()):
+            raise NotUnderstoodError
+        else:
+            self._leave_out(block, key, value, NOT_KNOWN, path)
+
+    def _leave_out(self, block: str | None, key: str, value: Any, reason: str,
+                   path: KeyPath) -> None:
+        """Leave out a key, but keep what it implies: a passphrase implies `keys: psk`."""
+        layer = (block or "").partition(".")[0]
+        self.changes.append(Change(path, show_value(key), frozenset({layer} & {*MODELS}),
+                                   reason=reason, is_about_key=True))
+        folded = fold_word(key)
+        if folded in ("ssid", "ssid2") and isinstance(value, str):
+            self.names.append(value)
+        if folded in _PASSPHRASES and block in (None, "link"):
+            self.implied.setdefault("link.keys", "psk")
+        if folded == "wpa" and str(value) == "1":
+            self.implied.setdefault("link.cipher", "TKIP")
+
+    # --- Values ---
+
+    def _is_accepted(self, name: str, value: Any) -> bool:
+        """Return whether a field of a policy accepts a value as it is."""
+        block, _, key = name.rpartition(".")
+        try:
+            _BLOCKS[block].model_validate({key: value})
+        except ValidationError as error:
+            # Fields that are missing, and checks between fields, have other places.
+            return not any(detail["loc"][:1] == (key,) for detail in error.errors())
+        return True
+
+    def _read_value(self, name: str, value: Any, path: KeyPath, *, key: str = "") -> None:
+        """Translate a value in the words of another program to the fields of a policy.
+
+        The fields are collected in the reader, and the mistake is noted.
+
+        Args:
+            name: Name of the field that the value belongs to, such as `link.cipher`.
+            value: The value, or a list of words.
+            path: Place of the value in the draft.
+            key: The key above the value, if that is not the field's own.
+
+        Raises:
+            NotUnderstoodError: The value has no meaning.
+        """
+        layer = name.partition(".")[0]
+        joined = " ".join(map(str, value)) if isinstance(value, list) else value
+        if isinstance(joined, bool):  # as it is written: yes, on, true
+            spot = self.document.spots.get(path)
+            written = repr(f"{key}: {spot.text}" if key else spot.text) if spot else str(joined)
+        else:
+            written = show_value(f"{key}: {joined}" if key else joined)
+        if self._is_accepted(name, joined) and not isinstance(joined, bool):
+            self.translated[name] = joined
+            self.add_error(path, f"{show_value(key)} is called {short_name(name)}" if key else
+                           f"{show_value(value)} stands where one value belongs", layer)
+        elif name == "link.keys" and key and isinstance(joined, str) and (
+                said := self._find_security(joined)):
+            self.add_error(path, f"{written} is {said}", layer, is_loss="where a policy" in said)
+        elif not isinstance(joined, str | int):
+            raise NotUnderstoodError
+        elif instead := NOT_HERE.get(name, {}).get(fold_word(joined)):
+            self.add_error(path, f"{written} is {NOT_MEASURED} ({instead} is)", layer,
+                           is_loss=True)
+            self.translated[name] = instead
+        elif (fields := find_meaning(name, joined)) is not None:
+            self._set_meaning(name, fields, joined, path, written)
+        elif short_name(name) == path[-1] == "identity":
+            self._leave_out("dot1x", "identity", joined, CREDENTIAL, path)
+        else:
+            self._set_fields(name, self._find_several(name, joined, path))
+
+    def _set_meaning(self, name: str, fields: Fields, value: str | int, path: KeyPath,
+                     written: str) -> None:
+        """Set the fields that a word means, and add a note on it."""
+        is_own_key, layer = path[-1] == short_name(name), name.partition(".")[0]
+        meant = ", ".join("option sae_pwe: 2" if each == "link.options" else
+                          f"{short_name(each)}: {meaning}" for each, meaning in fields.items()) \
+            or f"no {short_name(name)}"
+        if is_own_key and list(fields) == [name]:
+            meant = str(fields[name])
+        is_minor = is_own_key and (fold_word(value) == fold_word(meant)
+                                   or isinstance(value, bool))
+        self.add_error(path, f"{written} is {meant}", layer, is_minor=is_minor)
+        self._set_fields(name, fields)
+
+    def _find_security(self, words: str) -> str | None:
+        """Set the fields that a network's kind of security (such as WPA2) means.
+
+        Returns a description of the kind for a message, None if the kind is not known.
+        """
+        parts = ["WPA-PSK", "SAE"] if fold_word(words) in TRANSITION else [
+            part for part in re.split(r"[\s,;|]+", words) if part]
+        if (mixture := find_mixture(parts)) is not None:
+            self._set_fields("link.keys", {"link.cipher": "CCMP", **mixture})
+            return "several key managements, of which the station uses one (keys)"
+        managements = [part.upper() for part in parts if part.upper() in KEY_MANAGEMENTS]
+        if len(managements) > 1 and len(managements) == len(parts):
+            best = min(managements, key=list(KEY_MANAGEMENTS).index)
+            self._set_fields("link.keys", KEY_MANAGEMENTS[best])
+            if {"WPA-PSK", "WPA-EAP"} & {*managements}:
+                self.implied.setdefault("link.pmf", 1)
+            return f"several key managements where a policy has one ({best} or another)"
+        base, _, cipher = words.replace("+", "/").partition("/")
+        if cipher and (fields := find_meaning("link.keys", base)) and (
+                better := find_meaning("link.cipher", cipher)):
+            self._set_fields("link.keys", {**fields, **better})
+            return "keys and cipher in one word"
+        return None
+
+    def _find_several(self, name: str, value: Any, path: KeyPath) -> Fields:
+        """Return the meaning of the first of several words, or of a misspelt word."""
+        words = [word for word in re.split(r"[\s,;+/|]+", str(value)) if word]
+        if name == "link.keys" and (mixture := find_mixture(words)) is not None:
+            self.add_error(path, f"{show_value(value)} is several key managements, of which the "
+                           "station uses one (keys)", "link")
+            return mixture
+        if name == "link.cipher" and {*map(fold_word, words)} in _OLD_AND_NEW:
+            self.add_error(path, f"{show_value(value)} is CCMP for stations that have it, and TKIP "
+                           "for frames to all", "link")
+            return {"link.cipher": "CCMP", "link.group_cipher": "TKIP"}
+        if name == "link.akm" and {*map(fold_word, words)} == {"sha1", "sha256"}:
+            self.add_error(path, f"{show_value(value)} is two key managements, of which the "
+                           "station uses one (akm)", "link")
+            written = (self.document.data.get("layers"), self.said, self.translated)
+            keys = "EAP" if "eap" in str(written) else "PSK"
+            return {"link.akm": "sha256", "link.offered": [f"WPA-{keys}", f"WPA-{keys}-SHA256"]}
+        if name in _ONE_OF_A_NETWORK and path[-1] == short_name(name):
+            raise NotUnderstoodError  # its message says that one network has one of them
+        known = [fields for word in words if (fields := find_meaning(name, word)) is not None]
+        if len(words) < 2 or len(known) < len(words):
+            raise NotUnderstoodError
+        best = max(known, key=lambda fields: fields.get(name) == "CCMP") \
+            if name == "link.cipher" else known[0]
+        layer = name.partition(".")[0]
+        self.add_error(path, f"{show_value(value)} is several where a policy has one "
+                       f"({best.get(name)})", layer, is_loss=True)
+        return best
+
+    def _set_fields(self, name: str, fields: Fields) -> None:
+        """Set the field for which a word was written, and other fields that the word implies."""
+        for each, value in fields.items():
+            if each == name:
+                self.translated[each] = value
+            else:
+                self.implied.setdefault(each, value)
+
+    def add_error(self, path: KeyPath, text: str, *layers: str, is_about_key: bool = False,
+                  is_minor: bool = False, is_loss: bool = False) -> None:
+        """Add a mistake in the draft. `layers` are those in which its correction is written.
+
+        The other arguments are fields of `Change`.
+        """
+        self.changes.append(Change(path, text, frozenset(layers), is_about_key=is_about_key,
+                                   is_minor=is_minor, is_loss=is_loss))
+
+    def _note_key(self, path: KeyPath, text: str, *layers: str) -> None:
+        self.add_error(path, text, *layers, is_about_key=True)
+
+    def note_added(self, path: KeyPath, key: str, *layers: str) -> None:
+        """Note a key that the draft lacks, which the corrected line shows."""
+        self.changes.append(Change(path, f"{key} is added", frozenset(layers), is_about_key=True,
+                                   is_minor=True, is_silent=True))
+
+    def _read_parts(self) -> None:
+        """Join an IPsec proposal that was written in several parts."""
+        parts = {kind: find_token(word) for kind, word in self.proposal_parts.items()}
+        if not parts:
+            return
+        if None in parts.values() or "encryption" not in parts:
+            raise NotUnderstoodError
+        kinds_of_esp = ("encryption", "pfs") if parts["encryption"] in AEADS else (
+            "encryption", "integrity", "pfs")
+        for name, kinds in (
+                ("ipsec.ike_proposal", ("encryption", "integrity", "prf", "group")),
+                ("ipsec.esp_proposal", kinds_of_esp)):
+            proposal = find_proposal(
+                "-".join(str(parts[kind]) for kind in kinds if kind in parts),
+                is_ike=name == "ipsec.ike_proposal")
+            if proposal is not None:
+                self.implied.setdefault(name, proposal)

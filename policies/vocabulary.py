@@ -1,0 +1,501 @@
+"""Translate words of daemons, standards and products to the fields of a policy.
+
+A policy has one word for each thing. `find_meaning` takes a field and a word, such as
+WPA-EAP-SHA256. It returns the fields that this word stands for, such as `link.keys: eap` and
+`link.akm: sha256`, or None. `find_proposal` translates IPsec proposals. `KEY_NAMES` has other names
+of keys, `LAYER_NAMES` those of layers. `policies/drafts.py` corrects policy files with them, and
+`policies/conversion/` reads configuration files with the tables of key managements and ciphers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from policies.eap_methods import METHODS, TUNNELS
+from policies.link import Cipher, KeyManagement
+from policies.proposals import AEADS, CIPHERS, GROUPS, INTEGRITY, KEMS, PRFS
+
+#: Fields by their dotted names, such as `link.keys`, with their values.
+Fields = Mapping[str, Any]
+
+_SEPARATORS = re.compile(r"[\s._/+=-]")
+
+
+def fold_word(word: object) -> str:
+    """Return a word in a form without case, blanks and separators, to compare words."""
+    return _SEPARATORS.sub("", str(word).casefold())
+
+
+def fold_keys(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table whose keys are words without case and separators.
+
+    A key of the table may hold several words.
+    """
+    return {fold_word(word): value for words, value in table.items() for word in words.split()}
+
+
+# --- Key managements and ciphers as hostapd and wpa_supplicant write them ---
+
+_SUITE_B = {"link.cipher": "GCMP-256", "link.keys": "eap", "link.akm": "suite-b-192",
+            "link.group_mgmt": "BIP-GMAC-256", "link.pmf": 2}
+#: Key managements that can be measured, in the order in which wpa_supplicant 2.10 prefers them.
+KEY_MANAGEMENTS: Mapping[str, Fields] = {
+    "WPA-EAP-SUITE-B-192": _SUITE_B,
+    "FILS-SHA256": {"link.keys": "eap", "link.roaming": "fils"},
+    "FT-EAP": {"link.keys": "eap", "link.roaming": "ft"},
+    "FT-SAE": {"link.keys": "sae", "link.roaming": "ft"},
+    "SAE": {"link.keys": "sae"},
+    "FT-PSK": {"link.keys": "psk", "link.roaming": "ft"},
+    "WPA-EAP-SHA256": {"link.keys": "eap", "link.akm": "sha256"},
+    "WPA-PSK-SHA256": {"link.keys": "psk", "link.akm": "sha256"},
+    "WPA-EAP": {"link.keys": "eap"},
+    "WPA-PSK": {"link.keys": "psk"},
+    "OWE": {"link.keys": "owe"},
+}
+#: Key managements that cannot be measured, with the nearest one, or None.
+OTHER_KEY_MANAGEMENTS: Mapping[str, str | None] = {
+    "WPA-EAP-SUITE-B": "WPA-EAP-SHA256", "FT-EAP-SHA384": "FT-EAP", "FILS-SHA384": "FILS-SHA256",
+    "FT-FILS-SHA256": "FILS-SHA256", "FT-FILS-SHA384": "FILS-SHA256", "SAE-EXT-KEY": "SAE",
+    "FT-SAE-EXT-KEY": "FT-SAE", "WPA-EAP-SHA384": "WPA-EAP-SHA256", "DPP": None, "OSEN": None,
+    "WPA-NONE": None, "WPS": None, "CCKM": None, "PASN": None}
+#: Words for key managements that one access point offers together, by folded words.
+MIXED_WORDS: Mapping[str, str] = {
+    **{fold_word(name): name for name in get_args(KeyManagement)},
+    **{word: name for name, words in {
+        "WPA-PSK": "psk wpa2 wpa2psk wpa2personal", "SAE": "wpa3 wpa3sae wpa3psk wpa3personal",
+        "WPA-PSK-SHA256": "psksha256", "WPA-EAP": "eap wpa2eap wpa2enterprise",
+        "WPA-EAP-SHA256": "eapsha256 wpa3eap wpa3enterprise"}.items() for word in words.split()}}
+#: Pairwise ciphers in the order in which stations prefer them.
+PAIRWISE_CIPHERS: tuple[str, ...] = ("CCMP-256", "GCMP-256", "CCMP", "GCMP", "TKIP")
+
+# --- Names of products and standards for the protection of a network ---
+
+_WPA2_PSK = {"link.cipher": "CCMP", "link.keys": "psk"}
+_WPA3_SAE = {"link.cipher": "CCMP", "link.keys": "sae", "link.pmf": 2}
+_WPA2_EAP = {"link.cipher": "CCMP", "link.keys": "eap"}
+#: Names for all that protects the air, by folded words.
+SECURITY: Mapping[str, Fields] = fold_keys({
+    "wep-128 wep-104": {"link.cipher": "WEP-104", "link.keys": "static"},
+    "wep-64 wep-40": {"link.cipher": "WEP-40", "link.keys": "static"},
+    "wpa-personal wpa1 wpa-psk-tkip": {"link.cipher": "TKIP", "link.keys": "psk"},
+    "wpa-psk passphrase psk": {"link.keys": "psk"},
+    "wpa2-psk wpa2-personal psk2 rsn-psk wpa2-psk-aes wpa2-psk-ccmp wpa2-aes wpa2-ccmp wpa2":
+        _WPA2_PSK,
+    "wpa3 sae wpa3-sae wpa3-personal wpa3-psk psk3 wpa3-sae-aes wpa3-personal-sae": _WPA3_SAE,
+    "wpa3-personal-h2e sae-h2e": {**_WPA3_SAE, "link.sae": "h2e"},
+    "wpa2-enterprise wpa2-eap wpa-enterprise wpa-eap enterprise 802.1x dot1x wpa2-802.1x eap "
+    "rsn-eap wpa2-radius radius ieee8021x wpa2-enterprise-aes": _WPA2_EAP,
+    "wpa3-enterprise wpa3-eap wpa3-802.1x": {**_WPA2_EAP, "link.akm": "sha256", "link.pmf": 2},
+    "suite-b suite-b-192 cnsa wpa3-192 wpa3-enterprise-192 wpa3-enterprise-192-bit wpa3-cnsa "
+    "wpa3-enterprise-cnsa 192-bit wpa3-192-bit": _SUITE_B,
+    "owe enhanced-open opportunistic-wireless-encryption wpa3-owe":
+        {"link.cipher": "CCMP", "link.keys": "owe", "link.pmf": 2},
+})
+#: Words for a network that takes stations with SAE, and others with a passphrase.
+TRANSITION = frozenset(map(fold_word, (
+    "wpa2/wpa3", "wpa2-wpa3", "wpa3-transition", "wpa2-wpa3-transition", "sae-mixed", "psk-sae",
+    "psk3-mixed", "wpa2/wpa3-personal", "wpa2/wpa3-mixed", "wpa3/wpa2", "transition", "mixed",
+    "wpa2-psk/wpa3-sae", "wpa2-wpa3-personal-transition", "wpa2+wpa3", "wpa3-personal-transition")))
+#: Words for a network without protection, and for a layer that is off.
+OFF_WORDS = frozenset(("none", "open", "off", "no", "null", "nosecurity", "opensystem", "disabled",
+                       "unencrypted", "nopass", "false"))
+
+# --- Words for the values of single fields ---
+
+_YES, _NO = ("1", "yes", "true", "on", "enabled", "enable"), ("0", "no", "false", "off", "disabled",
+                                                              "disable", "none")
+
+
+def _make_words(field: str, table: Mapping[Any, str]) -> dict[str, Fields]:
+    """Return a table of words, each with the value of the field that it means."""
+    return {fold_word(word): {field: value} for value, words in table.items()
+            for word in (*words.split(), str(value))}
+
+
+def _make_switch(field: str, on: Any = 1, off: Any = 0) -> dict[str, Fields]:
+    return {**{word: {field: on} for word in _YES},
+            **{word: {field: off} if off is not None else {} for word in _NO}}
+
+
+_AKMS = {fold_word(name): fields for name, fields in KEY_MANAGEMENTS.items()}
+_EAP_WORDS: dict[str, Fields] = {
+    **{fold_word(f"{prefix}{name}"): {"dot1x.eap": name} for name in METHODS
+       for prefix in ("", "eap-", "eap")},
+    **{fold_word(f"{prefix}{name}-{eap}{inner}"): {"dot1x.eap": name, "dot1x.inner": inner}
+       for name, within in TUNNELS.items() for inner in within for eap in ("", "eap-")
+       for prefix in ("", "eap-")},
+    **fold_keys({
+        "peapv0 peap-v0 ms-peap microsoft-peap peapv0-eap-mschapv2 peap0 peap-eap-mschapv2 "
+        "eap-peapv0": {"dot1x.eap": "PEAP", "dot1x.inner": "MSCHAPV2"},
+        "md5-challenge eap-md5-challenge": {"dot1x.eap": "MD5"},
+        "aka-prime eap-aka-prime": {"dot1x.eap": "AKA'"},
+        "certificate certificates cert eap-tls-1.2 tls-1.2 tlsv1.2": {"dot1x.eap": "TLS"},
+        "eap-tls-1.3 tls-1.3 tlsv1.3 eap-tlsv1.3":
+            {"dot1x.eap": "TLS", "dot1x.tls.version": "1.3"},
+    })}
+#: Fields that words of other programs stand for, by the field that they are written in.
+VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
+    "link.cipher": {
+        **SECURITY, **_make_words("link.cipher", {
+            **dict.fromkeys(get_args(Cipher), ""),
+            "CCMP": "aes aes-ccmp aes-ccm ccm ccmp-128 aes-128 aes-128-ccmp aes-ccmp-128",
+            "GCMP": "aes-gcmp gcmp-128 aes-gcmp-128 aes-128-gcmp gcm",
+            "CCMP-256": "aes-ccmp-256 aes-256-ccmp", "TKIP": "wpa-tkip rc4-tkip",
+            "GCMP-256": "aes-gcmp-256 gcm-256 aes-256-gcmp aes-gcm-256",
+            "WEP-104": "wep-128", "WEP-40": "wep-64"})},
+    "link.keys": {**SECURITY, **_AKMS, **_make_words("link.keys", {
+        "static": "wep none-wep configured", "eap": "8021x ieee8021x", "psk": "wpa2-psk",
+        "sae": "dragonfly", "owe": "oowe"})},
+    "link.akm": {
+        **_AKMS, **{word: fields for word, fields in SECURITY.items() if fields == _SUITE_B},
+        **_make_words("link.akm", {"sha1": "sha-1 sha", "sha256": "sha-256 sha2 sha2-256"})},
+    "link.pmf": _make_words("link.pmf", {
+        0: "off disabled disable no false none never", 2: "required mandatory require must forced "
+        "force strict", 1: "optional capable enabled enable yes true on supported "
+        "mfpc desired"}),
+    "link.sae": {**_make_words("link.sae", {
+        "h2e": "hash-to-element hash2element hash-to-curve yes true on 1",
+        "loop": "hunting-and-pecking hnp hunt-and-peck hunting no false off 0"}),
+        **{word: {"link.options": {"hostapd": {"sae_pwe": 2}, "wpa_supplicant": {"sae_pwe": 2}}}
+           for word in ("both", "2", "hnph2e", "looph2e")}},
+    "link.group": _make_words("link.group", {
+        19: "p-256 nistp256 ecp256 secp256r1 prime256v1 group19", 20: "p-384 nistp384 ecp384 "
+        "secp384r1 group20", 21: "p-521 nistp521 ecp521 secp521r1 group21"}),
+    "link.group_cipher": _make_words("link.group_cipher", {
+        "TKIP": "wpa-tkip rc4-tkip", "CCMP": "aes aes-ccmp ccmp-128 aes-ccmp-128"}),
+    "link.group_mgmt": _make_words("link.group_mgmt", {
+        "BIP-CMAC-128": "bip cmac bip-cmac aes-128-cmac cmac-128 aes-cmac",
+        "BIP-GMAC-256": "gmac-256 aes-256-gmac bip-gmac256"}),
+    "link.roaming": {
+        **_make_words("link.roaming", {
+            "ft": "802.11r 11r ieee80211r fast-transition fast-roaming fast-bss-transition fbt "
+            "push ft-push 802.11r-ft ft-psk ft-eap ft-sae",
+            "ft-pull": "pull 802.11r-pull", "fils": "802.11ai 11ai fils-sha256",
+            "okc": "pkc opportunistic-key-caching proactive-key-caching opportunistic",
+            "pmksa": "pmk-caching pmksa-caching pmkid cached sticky"}),
+        **_make_switch("link.roaming", on="ft", off=None)},
+    "link.ft_over_ds": _make_switch("link.ft_over_ds", off=None),
+    "link.beacon_protection": _make_switch("link.beacon_protection"),
+    **{field: {word: {field: name} for word, name in MIXED_WORDS.items()}
+       for field in ("link.offered", "link.accepted")},
+    "link.ocv": _make_switch("link.ocv"),
+    "dot1x.eap": _EAP_WORDS,
+    "dot1x.first_offer": {word: {"dot1x.first_offer": fields["dot1x.eap"]}
+                          for word, fields in _EAP_WORDS.items()},
+    "dot1x.inner": _make_words("dot1x.inner", {
+        "MSCHAPV2": "mschap-v2 mschap2 eap-mschapv2 ms-chap-v2 auth=mschapv2 autheap=mschapv2 "
+        "tunneled-mschapv2 auth=mschap-v2",
+        "PAP": "auth=pap tunneled-pap eap-pap",
+        "TLS": "eap-tls auth=tls autheap=tls certificate certificates smartcard"}),
+    "dot1x.identity": {**_make_words("dot1x.identity", {
+        "anonymous": "anon hidden private outer yes true on 1",
+        "clear": "real user username cleartext plain no false off 0"})},
+    "dot1x.transport": _make_words("dot1x.transport", {
+        "radsec": "tls radius-tls radius-over-tls rad-sec radius/tls yes true on",
+        "udp": "radius radius/udp radius-udp"}),
+    "dot1x.accounting": _make_switch("dot1x.accounting"),
+    "dot1x.tls.version": _make_words("dot1x.tls.version", {
+        "1.3": "tls-1.3 tlsv1.3 13 tls13", "1.2": "tls-1.2 tlsv1.2 12 tls12"}),
+    "dot1x.tls.key": _make_words("dot1x.tls.key", {
+        "rsa-1024": "1024", "rsa-2048": "2048 rsa rsa-2k", "rsa-3072": "3072 rsa-3k",
+        "rsa-4096": "4096 rsa-4k", "p-256": "ecdsa ec ecc secp256r1 "
+        "prime256v1 ec-256 ecdsa-256 ecdsa-p256 nistp256", "p-384": "secp384r1 ec-384 ecdsa-384 "
+        "ecdsa-p384 nistp384", "ml-dsa-44": "mldsa44 mldsa-44 dilithium2",
+        "ml-dsa-65": "mldsa65 mldsa-65 mldsa dilithium dilithium3",
+        "ml-dsa-87": "mldsa87 mldsa-87 dilithium5"}),
+    "dot1x.tls.group": _make_words("dot1x.tls.group", {
+        "x25519": "curve25519 25519", "p-256": "secp256r1 prime256v1 ecp256 nistp256",
+        "mlkem768": "ml-kem-768 ml-kem mlkem",
+        "x25519mlkem768": "x25519-mlkem768 x25519-ml-kem-768 x25519kyber768"}),
+    "dot1x.tls.sessions": _make_words("dot1x.tls.sessions", {
+        "resumed": "resume resumption yes true on 1 cached tickets fast-reconnect",
+        "full": "no false off 0"}),
+    "dot1x.tls.revocation": _make_words("dot1x.tls.revocation", {
+        "crl": "check-crl crls revocation-list", "ocsp": "ocsp-check ocsp-responder rfc6960"}),
+    "ipsec.ike": _make_words("ipsec.ike", {2: "ikev2 v2 ike-v2 ike2", 1: "ikev1 v1 ike-v1 ike1"}),
+    "ipsec.authentication": _make_words("ipsec.authentication", {
+        "pubkey": "rsa rsasig public-key pubkeys raw-key raw-rsa rsa-key pub-key",
+        "certificate": "cert certs certificates x509 x.509",
+        "psk": "pre-shared-key preshared-key secret shared-secret preshared",
+        "eap-tls": "eap"}),
+    "ipsec.mode": _make_words("ipsec.mode", {"tunnel": "tunnel-mode", "transport":
+                                             "transport-mode"}),
+    "ipsec.mobike": _make_switch("ipsec.mobike"),
+    "wireguard.authentication": _make_words("wireguard.authentication", {
+        "pubkey": "public-key keys curve25519"}),
+    "wireguard.roams": _make_switch("wireguard.roams"),
+    "wireguard.preshared_key": _make_switch("wireguard.preshared_key"),
+    "wire.macsec": {**_make_words("wire.macsec", {
+        "GCM-AES-128": "gcm aes-128 aes-gcm-128 gcm-128 aes-128-gcm gcmp-128 802.1ae macsec "
+        "yes true on enabled 1"})},
+    "wire.encrypts": _make_switch("wire.encrypts"),
+}
+#: Words that other programs have and no policy can say, with what is measured in their place.
+NOT_HERE: Mapping[str, Mapping[str, str]] = {
+    "ipsec.authentication": fold_keys({
+        "xauth ecdsa": "pubkey", "eap-mschapv2 eap-radius eap-md5 eap-ttls eap-peap": "eap-tls"}),
+}
+#: The same, where nothing is measured in their place.
+NOTHING_LIKE_IT: Mapping[str, frozenset[str]] = {
+    "dot1x.eap": frozenset((
+        "teap", "fast", "eapfast", "eapteap", "leap", "eapleap", "sim", "eapsim", "gtc", "eapgtc",
+        "otp", "ikev2", "psk", "gpsk", "pax", "sake", "eke", "noob", "mschapv2", "eapmschapv2")),
+    "dot1x.inner": frozenset(("md5", "otp")),
+}
+
+
+def find_mixture(words: Sequence[str]) -> Fields | None:
+    """Return the fields of a network that offers several key managements.
+
+    The station uses the one that wpa_supplicant prefers. None is returned if a word has no meaning,
+    or if one access point cannot offer all of them here.
+    """
+    meant = [MIXED_WORDS.get(fold_word(word)) for word in words]
+    names = [name for name in KEY_MANAGEMENTS if name in meant]
+    if None in meant or len(names) < 2 or len({"EAP" in name for name in names}) > 1:
+        return None
+    best = KEY_MANAGEMENTS[names[0]]
+    has_sae = {"SAE", "FT-SAE"} & {*names}
+    if any(name.startswith("FT-") for name in names) and "link.roaming" not in best:
+        return None
+    return {**best, "link.offered": names, **({"link.pmf": 1} if has_sae else {})}
+
+
+def find_meaning(field: str, word: object) -> Fields | None:
+    """Return the fields of a policy that a word means in the place of a field, or None.
+
+    Args:
+        field: Dotted name of the field, such as `link.cipher`.
+        word: The word, number or boolean that is written there.
+    """
+    if field in ("ipsec.ike_proposal", "ipsec.esp_proposal"):
+        proposal = find_proposal(str(word), is_ike=field == "ipsec.ike_proposal")
+        return None if proposal is None else {field: proposal}
+    found = VALUE_WORDS.get(field, {}).get(fold_word(word))
+    if found is None and field == "dot1x.identity" and _says_nobody(str(word)):
+        return {"dot1x.identity": "anonymous"}
+    return found
+
+
+def _says_nobody(identity: str) -> bool:
+    """Return whether an outer identity is anonymous, such as `@example.org`."""
+    user, at, _ = identity.strip("\"'").casefold().partition("@")
+    return user.startswith("anon") or (bool(at) and not user)
+
+
+# --- Other names of keys and of layers ---
+
+#: Reasons why a key has no place in a policy.
+FROM_SCENARIO = "comes from the scenario"
+CREDENTIAL = "a secret or credential: qop makes its own"
+NOT_MEASURED = "not measured here"
+SERVER_NAME = "the testbed's server has a name of its own"
+#: Prefix of a reason among other names of keys: the key is left out for it.
+LEFT_OUT = "!"
+
+_SITE_KEYS = (
+    "ssid ssid2 utf8-ssid bssid interface interfaces iface ifname driver bridge channel chanlist "
+    "freq frequency freq-list scan-freq band bands hw-mode hwmode htmode country country-code "
+    "tx-power txpower width bandwidth network device devices vlan vlan-id vlans nas-id "
+    "nas-identifier nasid own-ip-addr auth-server auth-server-addr auth-server-port radius-server "
+    "radius-servers radius-ip radius-host radius-port server servers server-ip host address "
+    "addresses ip dhcp dhcp4 dhcp6 dns gateway location vendor model controller ap aps macaddr mac "
+    "access-point site left right local-addrs remote-addrs local-ts remote-ts leftsubnet "
+    "rightsubnet leftid rightid endpoint allowed-ips listen-port peer peers mobility-domain "
+    "scan-ssid ap-scan priority disabled enabled autoconnect auto-connect renderer optional wds "
+    "radio realm-domain")
+_CREDENTIAL_KEYS = (
+    "key passphrase wpa-passphrase password sae-password wpa-psk secret shared-secret "
+    "radius-secret auth-secret auth-server-shared-secret preshared-key pre-shared-key private-key "
+    "public-key private-key-passwd private-key-password client-cert client-certificate client-key "
+    "ca-cert ca-certificate ca-certs ca ca-path server-cert server-key wep-key wep-key0 wep-key1 "
+    "wep-key2 wep-key3 cak mka-cak ckn mka-ckn user username login leftcert rightcert certs cert "
+    "psk-file wpa-psk-file id-file r0kh r1kh raw-psk")
+_UNMEASURED_KEYS = (
+    "mtu persistent-keepalive keepalive post-up post-down pre-up pre-down table fwmark save-config "
+    "dpd dpd-delay dpd-action rekey-time reauth-time life-time lifetime ike-lifetime encap "
+    "fragmentation start-action close-action ieee80211n ieee80211ac ieee80211ax ieee80211be wmm "
+    "wmm-enabled ieee80211k ieee80211v 802.11k 802.11v rrm bss-transition wnm uapsd dtim-period "
+    "beacon-int acct-server acct-server-addr acct-server-port dynamic-vlan "
+    "vlan-assignment replay-window replay-protect window xpn validate cipher-group "
+    "wps-state wps rate-limit qos isolate ap-isolate max-num-sta maxassoc crl ocsp check-crl "
+    "revocation band-steering client-isolation mac-filter radius-failover "
+    "auth-algs logger-syslog logger-stdout ctrl-interface eapol-version eap-server")
+_COMMON_KEYS = {
+    **dict.fromkeys(map(fold_word, _SITE_KEYS.split()), LEFT_OUT + FROM_SCENARIO),
+    **dict.fromkeys(map(fold_word, _UNMEASURED_KEYS.split()), LEFT_OUT + NOT_MEASURED),
+    **dict.fromkeys(map(fold_word, _CREDENTIAL_KEYS.split()), LEFT_OUT + CREDENTIAL),
+    **dict.fromkeys(map(fold_word, (
+        "domain-match", "domain-suffix-match", "subject-match", "altsubject-match", "server-name",
+        "server-domain-mask")), LEFT_OUT + SERVER_NAME)}
+_LINK_KEYS = fold_keys({
+    "pairwise rsn-pairwise wpa-pairwise pairwise-cipher ciphers encryption-cipher "
+    "pairwise-ciphers wpa-cipher": "link.cipher",
+    "key-mgmt key-management wpa-key-mgmt authentication auth auth-type auth-mode security "
+    "security-type security-mode encryption protection wpa-mode mode type akms akm-suites "
+    "key-source": "link.keys",
+    "ieee80211w 802.11w 11w mfp management-frame-protection protected-management-frames "
+    "pmf-required": "link.pmf",
+    "ieee80211r 802.11r 11r ft fast-transition fast-roaming fast-bss-transition roam handover "
+    "handoff fbt": "link.roaming",
+    "ft-over-ds over-ds fast-roaming-over-ds 802.11r-over-ds": "link.ft_over_ds",
+    "sae-pwe pwe h2e sae-h2e": "link.sae",
+    "sae-groups sae-group owe-groups owe-group dh-group groups": "link.group",
+    "group-mgmt-cipher group-management group-mgmt-ciphers": "link.group_mgmt",
+    "beacon-prot": "link.beacon_protection",
+    "group-cipher group-data-cipher": "link.group_cipher",
+    "group": LEFT_OUT + "frames to all have the cipher of the others",
+    "wpa wpa-version proto protocol version rsn": LEFT_OUT + "it follows from cipher and keys",
+})
+_DOT1X_KEYS = fold_keys({
+    "eap eap-method eap-type eap-methods method outer outer-method outer-auth outer-authentication "
+    "eap-outer type authentication auth": "dot1x.eap",
+    "phase2 phase2-auth phase2-autheap phase2-method inner-auth inner-method inner-authentication "
+    "phase-2 innerauth inner-eap auth-inner tunneled tunnelled": "dot1x.inner",
+    "anonymous-identity outer-identity anonymous anonymous-id": "dot1x.identity",
+    "radsec radius-transport radius-protocol radius-tls": "dot1x.transport",
+    "tls-version tls-min-version tls-max-version": "dot1x.tls.version",
+    "certificate-key key-type cert-key certificate-type key-size certificate certificates cert "
+    "certs": "dot1x.tls.key",
+    "chain-length certificate-chain": "dot1x.tls.chain",
+    "resumption session-resumption fast-reauth fast-reconnect tls-resumption": "dot1x.tls.sessions",
+    "fragment-size fragment mtu-eap eap-fragment-size framed-mtu": "dot1x.tls.fragment_bytes",
+    "revocation revocation-check crl ocsp check-crl": "dot1x.tls.revocation",
+    "phase1": LEFT_OUT + NOT_MEASURED,
+})
+_IPSEC_KEYS = fold_keys({
+    "ike-version ikev version keyexchange key-exchange ike": "ipsec.ike",
+    "proposals ike-proposals ike-proposal proposal ike-suite ike-ciphers ike-algorithms":
+        "ipsec.ike_proposal",
+    "esp-proposals esp esp-suite child-proposals esp-ciphers phase2alg esp-algorithms":
+        "ipsec.esp_proposal",
+    "auth authby auth-by leftauth rightauth auth-method authentication-method local-auth "
+    "remote-auth": "ipsec.authentication",
+    "type": "ipsec.mode",
+})
+_WIREGUARD_KEYS = fold_keys({
+    "roaming roam": "wireguard.roams", "auth": "wireguard.authentication",
+    "mtu": "wireguard.mtu",
+    "keepalive persistent-keepalive keepalive-interval persistent-keepalive-interval":
+        "wireguard.keepalive",
+    "preshared psk pre-shared pre-shared-key preshared-key has-preshared-key":
+        "wireguard.preshared_key"})
+_WIRE_KEYS = fold_keys({"cipher cipher-suite suite ciphersuite macsec-cipher": "wire.macsec",
+                        "encrypt encryption confidentiality": "wire.encrypts"})
+#: Other names of keys, by layer: the field, or a reason to leave the key out after LEFT_OUT.
+KEY_NAMES: Mapping[str, Mapping[str, str]] = {
+    "link": {**_COMMON_KEYS, **_LINK_KEYS},
+    "dot1x": {**_COMMON_KEYS, **_DOT1X_KEYS},
+    "ipsec": {**_COMMON_KEYS, **_IPSEC_KEYS},
+    "wireguard": {**_COMMON_KEYS, **_WIREGUARD_KEYS},
+    "wire": {**_COMMON_KEYS, **_WIRE_KEYS},
+}
+#: Other names of the layers.
+LAYER_NAMES: Mapping[str, str] = fold_keys({
+    "wifi wlan air wireless 802.11 radio wpa wpa2 wpa3 wi-fi wlan0 ieee80211 link-layer layer2 l2 "
+    "phy": "link",
+    "802.1x eap radius ieee8021x enterprise dot-1x port auth": "dot1x",
+    "ike ikev2 ikev1 vpn strongswan swanctl esp charon ip-sec tunnel libreswan": "ipsec",
+    "wg wg-quick wire-guard wg0": "wireguard",
+    "macsec 802.1ae wired mka ieee8021ae": "wire",
+})
+
+
+# --- Proposals of IKE and ESP ---
+
+_TOKEN_ALIASES = {
+    "aes": "aes128", "aes128cbc": "aes128", "aes192cbc": "aes192", "aes256cbc": "aes256",
+    "aescbc128": "aes128", "aescbc256": "aes256", "aes128gcm": "aes128gcm16",
+    "aes256gcm": "aes256gcm16", "aes128gcm128": "aes128gcm16", "aes256gcm128": "aes256gcm16",
+    "aesgcm128": "aes128gcm16", "aesgcm256": "aes256gcm16", "aesgcm": "aes128gcm16",
+    "chacha20poly1305compat": "chacha20poly1305",
+    "chachapoly": "chacha20poly1305", "tripledes": "3des", "des3": "3des",
+    "sha": "sha1", "sha2": "sha256", "hmacsha1": "sha1", "hmacsha256": "sha256",
+    "sha2256": "sha256", "sha2384": "sha384", "sha2512": "sha512", "hmacmd5": "md5",
+    "x25519": "curve25519", "nistp256": "ecp256", "nistp384": "ecp384", "p256": "ecp256",
+    "p384": "ecp384", "secp256r1": "ecp256", "secp384r1": "ecp384", "dh2": "modp1024",
+    **{f"{prefix}{number}": name for prefix in ("group", "dh", "")
+       for number, name in (("2", "modp1024"), ("5", "modp1536"), ("14", "modp2048"),
+                            ("15", "modp3072"), ("16", "modp4096"), ("19", "ecp256"),
+                            ("20", "ecp384"), ("31", "curve25519"))},
+    "kyber3": "mlkem768", "ke1mlkem768": "ke1_mlkem768", "ke1kyber3": "ke1_mlkem768",
+}
+#: Keywords that say nothing about what is measured: without extended sequence numbers.
+_IDLE_TOKENS = frozenset(("noesn",))
+_KINDS: Sequence[tuple[str, Sequence[str]]] = (
+    ("encryption", (*CIPHERS, *AEADS)), ("integrity", INTEGRITY), ("prf", PRFS),
+    ("group", (*GROUPS, *KEMS)), ("additional", tuple(f"ke1_{name}" for name in KEMS)))
+
+
+def find_token(token: str) -> str | None:
+    """Return strongSwan's keyword for a part of a proposal, None if qop lacks the algorithm."""
+    folded = fold_word(token)
+    known = {fold_word(name): name for _, names in _KINDS for name in names}
+    return known.get(folded) or known.get(fold_word(_TOKEN_ALIASES.get(folded, "?")))
+
+
+def find_proposal(text: str, *, is_ike: bool, skips_unknown: bool = False) -> str | None:
+    """Return one proposal in qop's keywords, None if one of its parts is not there.
+
+    A proposal with several algorithms of a kind stands for its first one of each kind.
+
+    Args:
+        text: The proposal as strongSwan or a user writes it, without commas.
+        is_ike: Whether it is IKE's, not ESP's.
+        skips_unknown: Whether an algorithm that qop lacks is skipped where the proposal has
+            another one of its kind.
+    """
+    parts = split_proposal(text, skips_unknown=skips_unknown)
+    if parts is None or "encryption" not in parts:
+        return None
+    joined = [parts["encryption"]]
+    prf = parts.get("prf") or f"prf{parts.get('integrity', '')}"
+    if parts["encryption"] not in AEADS:
+        if "integrity" not in parts or (is_ike and prf != f"prf{parts['integrity']}"):
+            return None
+        joined.append(parts["integrity"])
+    elif is_ike:
+        if prf not in PRFS:
+            return None
+        joined.append(prf)
+    if is_ike and "group" not in parts:
+        return None
+    # ESP's keys come of IKE's; an exchange of its own has one group.
+    joined += [parts[kind] for kind in (("group", "additional") if is_ike else ("group",))
+               if kind in parts]
+    return "-".join(joined)
+
+
+def split_proposal(text: str, *, skips_unknown: bool = False) -> dict[str, str] | None:
+    """Return the first algorithm of each kind in a proposal, None if one is not known.
+
+    With `skips_unknown`, unknown algorithms are left out if the proposal has a known one of their
+    kind.
+    """
+    parts: dict[str, str] = {}
+    lacking: set[str] = set()
+    for word in text.strip().rstrip("!").split("-"):
+        token = find_token(word)
+        if token is not None:
+            kind = next(kind for kind, names in _KINDS if token in names)
+            parts.setdefault(kind, token)
+        elif fold_word(word) not in _IDLE_TOKENS:
+            lacking.add(_guess_kind(word))
+    return parts if not lacking or (skips_unknown and lacking <= {*parts, "serial"}) else None
+
+
+def _guess_kind(token: str) -> str:
+    """Return the kind of an algorithm that qop lacks, by strongSwan's keywords."""
+    patterns = {"additional": r"ke\d", "prf": "prf", "serial": "esn",
+                "group": "modp|ecp|curve|x448|ntru|mlkem|newhope",
+                "integrity": "sha|md5|aesxcbc|aescmac|aes.*gmac"}
+    return next((kind for kind, pattern in patterns.items()
+                 if re.match(pattern, token.casefold())), "encryption")
+
+
+def unknown_tokens(text: str) -> Sequence[str]:
+    """Return the parts of a proposal that qop does not have."""
+    return [word for word in text.strip().rstrip("!").split("-")
+            if fold_word(word) not in _IDLE_TOKENS and find_token(word) is None]

@@ -1,0 +1,316 @@
+"""Drafts in other words than a policy's: each message leads to a valid file in two corrections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import policies
+from conftest import PROJECT
+from policies import PolicyError, load_policy
+from policies.conversion.convert import convert_file
+from policies.document import read_document
+from policies.policy import KNOWN_FACTS
+from policies.vocabulary import (
+    KEY_MANAGEMENTS,
+    SECURITY,
+    VALUE_WORDS,
+    find_meaning,
+    find_proposal,
+    fold_word,
+)
+
+DRAFTS = Path(__file__).parent / "drafts"
+#: Corrections that a user makes at most.
+MOST = 2
+#: What comes of a draft: layers with what matters in them.
+WPA2_PSK = {"link": {"cipher": "CCMP", "keys": "psk"}}
+WPA2_EAP = {"cipher": "CCMP", "keys": "eap"}
+PEAP = {"eap": "PEAP", "inner": "MSCHAPV2"}
+MEANT: Mapping[str, dict[str, Any]] = {
+    # Drafts that were tried on qop before it knew other words (field reports W1 to W17).
+    "w01-hostapd-conf": {"link": WPA2_EAP, "dot1x": PEAP},
+    "w02-hostapd-as-yaml": {"link": {**WPA2_PSK["link"], "pmf": 1}},
+    "w03-network-block": {"link": WPA2_EAP, "dot1x": PEAP},
+    "w04-security": {"link": WPA2_EAP, "dot1x": PEAP},
+    "w05-aes": WPA2_PSK,
+    "w06-sha256": {"link": {**WPA2_EAP, "akm": "sha256", "pmf": 2}, "dot1x": PEAP},
+    "w07-swanctl-words": {"ipsec": {"ike": 2, "ike_proposal": "aes256-sha256-curve25519",
+                                    "esp_proposal": "aes256gcm16"}},
+    "w08-wg-quick-words": {"wireguard": {"mtu": 1420, "keepalive": 25}},
+    "w09-netplan": {"link": WPA2_EAP, "dot1x": {"eap": "TLS"}},
+    "w10-uci-words": {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 1, "roaming": "ft"}},
+    "w11-none": {},
+    "w12-json": WPA2_PSK,
+    "w13-two-policies": {},
+    "w14-required": {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 2}},
+    "w15-one-word-layers": {"link": WPA2_EAP, "dot1x": {"eap": "TLS"}},
+    "w16-macsec": {"wire": {"macsec": "GCM-AES-128"}},
+    "w17-identity": {"link": WPA2_EAP, "dot1x": {**PEAP, "identity": "anonymous"}},
+    # Drafts as network engineers would write them without the schema.
+    "d01-home": {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 2, "roaming": "ft"}},
+    "d02-campus": {"link": {**WPA2_EAP, "pmf": 1},
+                   "dot1x": {"eap": "TTLS", "inner": "PAP", "identity": "anonymous"}},
+    "d03-ipsec-conf-words": {"ipsec": {
+        "ike": 2, "ike_proposal": "aes256-sha256-modp2048", "esp_proposal": "aes256-sha256"}},
+    "d04-cnsa": {"link": {"cipher": "GCMP-256", "keys": "eap", "akm": "suite-b-192", "pmf": 2,
+                          "group_mgmt": "BIP-GMAC-256"},
+                 "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}},
+    "d05-both-daemons": {"link": {**WPA2_EAP, "pmf": 1, "roaming": "ft", "ft_over_ds": 1},
+                         "dot1x": PEAP},
+    "d06-list-of-layers": {"link": {"cipher": "CCMP", "keys": "owe", "pmf": 2}, "wireguard": {}},
+    "d07-tls-settings": {"link": {**WPA2_EAP, "akm": "sha256", "pmf": 2},
+                         "dot1x": {"eap": "TLS", "tls": {"version": "1.3", "key": "p-256",
+                                                         "fragment_bytes": 1000}}},
+    "d08-macsec": {**WPA2_PSK, "wire": {"macsec": "GCM-AES-128"}},
+    "d09-netplan-psk": WPA2_PSK,
+    "d10-uci-layer": {"link": {**WPA2_PSK["link"], "options": {"hostapd": {
+        "ignore_broadcast_ssid": 1, "wpa_group_rekey": 3600}}}},
+    "d11-parts-of-a-proposal": {"ipsec": {
+        "ike": 2, "ike_proposal": "aes256gcm16-prfsha384-ecp384", "esp_proposal": "aes256gcm16"}},
+    "d12-one-word": {"link": WPA2_EAP, "dot1x": PEAP},
+    "d13-radsec": {"link": {**WPA2_EAP, "pmf": 2, "roaming": "ft"},
+                   "dot1x": {"eap": "TLS", "tls": {"version": "1.3"}, "transport": "radsec"}},
+    "d14-transition": {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 1,
+                                "offered": ["SAE", "WPA-PSK"]}},
+    "d15-nested-eap": {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {"eap": "TTLS", "inner": "PAP"}},
+    "d16-misspelt": {"link": WPA2_EAP, "dot1x": PEAP},
+}
+
+
+class ObedientUser:
+    """Someone who does what a message says, and knows nothing else."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.corrections = file, 0
+
+    def correct(self, error: PolicyError) -> None:
+        """Correct the file as the message says."""
+        self.corrections += 1
+        text = str(error).removeprefix(f"{self.file}:")
+        if "./qop policy from" in text:
+            assert f"'./qop policy from {self.file}'" in text
+            self.file.write_text(convert_file(str(self.file)).text)
+        elif "one policy a file" in text:
+            [first, *_] = yaml.safe_load(self.file.read_text())
+            self.write(first)
+        elif "write it in quotes" in text:
+            word = re.match(r"\d+: (\S+) is not plain text", text)[1]
+            self.file.write_text(self.file.read_text().replace(f" {word}", f' "{word}"'))
+        else:
+            # "(known: ...)" and "(and N more)" are no part of what is to be written.
+            line = re.search(r"; (?:write|add) (.+?)(?: \(.*\))?$", text)[1]
+            self.replace(yaml.safe_load(line), int(text.partition(":")[0]))
+
+    def replace(self, part: dict[str, Any], line: int) -> None:
+        """Write a part of the file anew: all of it, the block of the same name, or the line."""
+        if "id" in part:
+            self.write(part)
+            return
+        [[key, value]] = part.items()
+        data = read_document(str(self.file)).data
+        spots = [path for path, spot in read_document(str(self.file)).spots.items()
+                 if path and spot.key_line == line]
+        if key == "layers":
+            data["layers"] = value
+        elif key in policies.Layers.model_fields:
+            wrong = next((path[1] for path in spots if len(path) > 1), key)
+            data["layers"] = {key if name == wrong else name: value if name in (wrong, key) else old
+                              for name, old in data["layers"].items()}
+        else:
+            path = next(path for path in spots if len(path) > 2)
+            block = data["layers"][path[1]]
+            for name in path[2:-1]:
+                block = block[name]
+            # In a block on one line, the key is the one of that name.
+            block.pop(path[-1] if key not in block else key, None)
+            block[key] = value
+        self.write(data)
+
+    def write(self, data: Any) -> None:
+        """Write the whole file anew."""
+        self.file.write_text(yaml.safe_dump(data, sort_keys=False))
+
+
+def test_every_draft_is_meant_for_something() -> None:
+    """No file without an expectation, and at least ten beside those of the field."""
+    assert {path.stem for path in DRAFTS.iterdir()} == {*MEANT}
+    assert sum(name.startswith("d") for name in MEANT) >= 10
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_draft_is_valid_after_two_corrections(name: str, tmp_path: Path) -> None:
+    """A user who does what each message says has a valid policy, and the one that was meant."""
+    [source] = DRAFTS.glob(f"{name}.*")
+    file = tmp_path / source.name
+    file.write_bytes(source.read_bytes())
+    user = ObedientUser(file)
+    while True:
+        try:
+            policy = load_policy(file)
+        except PolicyError as error:
+            assert str(error).isprintable()
+            assert "hunter2" not in str(error)
+            assert user.corrections < MOST, str(error)
+            user.correct(error)
+        else:
+            break
+    found = policy.layers.model_dump(exclude_none=True)
+    for layer, fields in MEANT[name].items():
+        assert found[layer].items() >= fields.items() or all(
+            found[layer][key] == value if key != "tls" else found[layer][key].items() >=
+            value.items() for key, value in fields.items() if key != "options")
+    assert {*found} == {*MEANT[name]}
+
+
+@pytest.mark.parametrize(("layers", "said"), [
+    ("link: {cipher: AES, keys: psk}", "4: layers.link.cipher: 'AES' is CCMP; write cipher: CCMP"),
+    ("link: {cipher: CCMP, keys: WPA3-SAE, pmf: 2}", "keys: 'WPA3-SAE' is cipher: CCMP, keys: sae"),
+    ("link: {cipher: CCMP, keys: WPA-EAP-SHA256}\n  dot1x: {eap: TLS}",
+     "'WPA-EAP-SHA256' is keys: eap, akm: sha256; write link: {cipher: CCMP, keys: eap, akm: sha2"),
+    ("link: {cipher: CCMP, keys: sae, mfp: required}",
+     "'mfp: required' is pmf: 2; write pmf: 2"),
+    ("link: {cipher: CCMP, keys: psk, roaming: 802.11r}", "'802.11r' is ft; write roaming: ft"),
+    ("link: {cipher: CCMP, keys: psk, fast_transition: 1}", "is roaming: ft; write roaming: ft"),
+    ("link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: PEAP-MSCHAPv2}",
+     "'PEAP-MSCHAPv2' is eap: PEAP, inner: MSCHAPV2; write dot1x: {eap: PEAP, inner: MSCHAPV2}"),
+    ("link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: EAP-TTLS/PAP}",
+     "'EAP-TTLS/PAP' is eap: TTLS, inner: PAP; write dot1x: {eap: TTLS, inner: PAP}"),
+    ("link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TTLS, inner: auth=PAP}",
+     "'auth=PAP' is PAP; write inner: PAP"),
+    ("strongswan: {version: 2, proposals: aes256-sha256-x25519, esp_proposals: aes256gcm16}",
+     "'strongswan' is called ipsec, "),
+    ("ikev2: aes256-sha256-modp2048", "write ipsec: {ike: 2, ike_proposal: aes256-sha256-modp2048"),
+    ("macsec: on", "'macsec' is called wire"),
+    ("wireguard: on", "write wireguard: {}"),
+    ("wg: {}", "'wg' is called wireguard; write wireguard: {}"),
+    ("link: WPA3-Enterprise 192-bit", "akm: suite-b-192, group_mgmt: BIP-GMAC-256}, dot1x: {eap: "),
+    ("ipsec: {ike: IKEv2, ike_proposal: aes128-sha256-ecp256, esp_proposal: aes128-sha256}",
+     "ike: 'IKEv2' is 2; write ike: 2"),
+    ("link: {cipher: CCMP, keys: psk, ssid: x}",
+     "'ssid' comes from the scenario; write link: {cipher: CCMP, keys: psk}"),
+    ("link: {cipher: CCMP, keys: psk, passphrase: hunter2}",
+     "'passphrase' is a secret that qop makes itself; write link: {cipher: CCMP, keys: psk}"),
+    ("link: {cipher: CCMP, keys: psk, wmm_enabled: 1}", "'wmm_enabled' is not measured here; wr"),
+    ("link: {cipher: TKIP+AES, keys: psk}", "write link: {cipher: CCMP, keys: psk, group_"),
+    ("link: {cipher: CCMP, keys: hunter2hunter2}", "this value is not known; write one of: static"),
+])
+def test_message_has_the_right_word_and_the_corrected_line(layers: str, said: str,
+                                                           tmp_path: Path) -> None:
+    """One mistake: one line, which can be copied."""
+    file = tmp_path / "x.yml"
+    file.write_text(f"id: X\nname: a test\nlayers:\n  {layers}\n")
+    with pytest.raises(PolicyError) as refused:
+        load_policy(file)
+    assert said in str(refused.value)
+
+
+def test_drafts_are_refused_not_accepted(tmp_path: Path) -> None:
+    """A policy has one word for a thing: a file with another is never loaded as it is."""
+    for path in DRAFTS.iterdir():
+        if path.stem == "w12-json":  # is YAML, and in a policy's words
+            continue
+        with pytest.raises(PolicyError):
+            load_policy(path)
+
+
+def test_own_words_of_a_policy_are_never_synonyms_of_others() -> None:
+    """Each word that a field has means itself, so that no correct file is corrected."""
+    for field, words in KNOWN_FACTS.items():
+        for word in words:
+            meaning = find_meaning(field, word)
+            assert meaning is None or str(meaning.get(field)) == word, (field, word)
+
+
+def test_meanings_are_fields_that_a_policy_has() -> None:
+    """Every translation of the table is one that the loader knows."""
+    for table in (*VALUE_WORDS.values(), SECURITY, KEY_MANAGEMENTS):
+        for fields in table.values():
+            for name, value in fields.items():
+                layer, *inside = name.split(".")
+                block = policies.Layers.model_fields[layer].annotation
+                assert name == "link.options" or str(value) in KNOWN_FACTS.get(name, ()) or (
+                    inside and block is not None), name
+
+
+@pytest.mark.parametrize(("written", "ike", "esp"), [
+    ("aes256-sha256-x25519", "aes256-sha256-curve25519", "aes256-sha256-curve25519"),
+    ("aes256-sha2_256-modp2048!", "aes256-sha256-modp2048", "aes256-sha256-modp2048"),
+    ("aes256gcm-sha384-ecp384", "aes256gcm16-prfsha384-ecp384", "aes256gcm16-ecp384"),
+    ("aes256-aes128-sha256-sha1-modp2048-modp1024", "aes256-sha256-modp2048",
+     "aes256-sha256-modp2048"),
+    ("aes128-sha256-prfsha256-modp3072", "aes128-sha256-modp3072", "aes128-sha256-modp3072"),
+    ("aes128-sha256-prfsha512-modp3072", None, "aes128-sha256-modp3072"),
+    ("aes256-sha512-ecp521", None, None), ("camellia256-sha256-modp2048", None, None),
+    ("aes256gcm16-noesn", None, "aes256gcm16"), ("", None, None), ("sha256", None, None),
+    ("aes256gcm16-prfsha384-x25519-ke1_mlkem768",
+     "aes256gcm16-prfsha384-curve25519-ke1_mlkem768", None)])
+def test_proposals_in_other_keywords(written: str, ike: str | None, esp: str | None) -> None:
+    """Aliases of strongSwan and other programs; never another algorithm in place of one."""
+    assert find_proposal(written, is_ike=True) == ike
+    if esp is not None:
+        assert find_proposal(written, is_ike=False) == esp
+
+
+@pytest.mark.parametrize(("written", "ike"), [
+    ("aes256-sha256-ecp521-modp2048", "aes256-sha256-modp2048"), ("aes256-sha256-ecp521", None),
+    ("camellia256-aes128-sha256-modp2048", "aes128-sha256-modp2048"),
+    ("aes256-sha256-prfaesxcbc-modp2048", None),
+    ("aes256-sha256-modp2048-esn", "aes256-sha256-modp2048"),
+    ("aes256-sha256-modp2048-ke1_ecp384", None)])
+def test_algorithm_that_is_not_there_is_skipped_beside_another_of_its_kind(
+        written: str, ike: str | None) -> None:
+    """Where a configuration offers several; nothing is taken in place of the only one."""
+    assert find_proposal(written, is_ike=True, skips_unknown=True) == ike
+    assert find_proposal(written, is_ike=True) is None
+
+
+def test_examples_and_own_policies_need_no_correction() -> None:
+    """What is valid is loaded as ever."""
+    for path in (*(PROJECT / "policies").glob("[MP]*.yml"), *(PROJECT / "examples").glob("*.yml")):
+        load_policy(path)
+
+
+WORDS = st.sampled_from([
+    "AES", "WPA2-PSK", "WPA-EAP FT-EAP", "required", "ft", "802.11r", "PEAP-MSCHAPv2", "psk sae",
+    "suite-b", "1.3", "aes256-sha256-x25519", "wireguard", "hunter2", "none",
+    "open"]) | st.integers(0, 30) | st.booleans() | st.none() | st.text(max_size=6)
+KEYS = st.sampled_from([
+    "wifi", "link", "security", "cipher", "keys", "wpa_key_mgmt", "ieee80211w", "pmf", "okc", "ft",
+    "eap", "phase2", "inner", "dot1x", "tls", "version", "ipsec", "proposals", "encryption", "ike",
+    "dh_group", "macsec", "wireguard", "PrivateKey", "MTU", "ssid", "passphrase", "hidden", "key",
+    "802.1x", "options", "hostapd", "id", "name", "layers", "sae_pwe", "group", "auth", "mode"])
+BLOCKS = st.recursive(WORDS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
+    KEYS, inner, max_size=5), max_leaves=12)
+
+
+@given(data=st.dictionaries(KEYS, BLOCKS, min_size=1, max_size=5))
+def test_fuzz_drafts(data: dict[str, Any], tmp_path: Path) -> None:
+    """Whatever stands where, there is one line; and what it says to write for a file is valid."""
+    file = tmp_path / "fuzz.yml"
+    file.write_text(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+    try:
+        load_policy(file)
+    except PolicyError as error:
+        text = str(error)
+        assert text.isprintable() and len(text) < len(str(file)) + 1400
+        line = re.search(r"; write (\{id: .*\})$", text)
+        if line:
+            again = tmp_path / "again.yml"
+            again.write_text(line[1])
+            load_policy(again)
+
+
+@given(word=st.text(max_size=12), field=st.sampled_from([*VALUE_WORDS]))
+def test_fuzz_words(word: str, field: str) -> None:
+    """Any word has a meaning or none."""
+    assert isinstance(fold_word(word), str)
+    meaning = find_meaning(field, word)
+    assert meaning is None or all("." in name for name in meaning)
