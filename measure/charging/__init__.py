@@ -1,1 +1,4 @@
-"""Libraries preloaded into unmodified daemons: public-key work takes a device's time."""
+"""Make unmodified daemons take as long for public-key operations as an emulated device.
+
+A library is preloaded into the daemons for that.
+"""

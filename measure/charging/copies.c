@@ -16,12 +16,17 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Declared here because newer headers replace atoi by a function that older C libraries lack. */
+extern int atoi(const char *);
+extern char *getenv(const char *);
+extern int setenv(const char *, const char *, int);
+extern int unsetenv(const char *);
 
 #define ROOM 8192
 #define WORDS 64

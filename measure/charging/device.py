@@ -1,6 +1,11 @@
-"""Emulated processor of a daemon: its start environment and its account of work.
+"""Delay signatures and verifications of one daemon, as on a slower processor.
 
-Runs inside the machine: standard library only.
+A device is the model of a processor: a file with the time of each operation. `costs_s` returns the
+seconds of a signature and a verification on a device. `DaemonProcessor` takes these seconds and the
+compiled library `charge.c`. A daemon that is started with its `environment` loads the library, and
+is delayed by it. `read_account` then returns how long the emulated processor was busy
+(`ProcessorAccount`). Studies of RADIUS servers under load use this. Standard
+library only: this runs inside the guest.
 """
 
 from __future__ import annotations
@@ -17,11 +22,11 @@ _ACCOUNT = struct.Struct("=dddQQ")
 
 
 @dataclass(frozen=True)
-class Charged:
-    """Work of an emulated processor since its start: seconds, and jobs by kind.
+class ProcessorAccount:
+    """The work of an emulated processor since its start: seconds, and operations by kind.
 
-    The processor was busy for `busy_s`. Its jobs requested `charged_s`, and took `elapsed_s` in all
-    because they share the processor.
+    The processor was busy for `busy_s`. Its operations requested `charged_s`, and took `elapsed_s`
+    in all because they share the processor.
     """
 
     busy_s: float
@@ -32,7 +37,7 @@ class Charged:
 
 
 def costs_s(work: Mapping[str, Mapping[str, Any]], key: str) -> dict[str, float]:
-    """Return the seconds of a signature and of a verification on a device.
+    """Return how many seconds a signature and a verification take on a device.
 
     Args:
         work: The device's `work`: operations with their seconds.
@@ -51,8 +56,8 @@ def costs_s(work: Mapping[str, Mapping[str, Any]], key: str) -> dict[str, float]
     return costs
 
 
-class ChargedDevice:
-    """An emulated processor of one daemon, which starts with `environment`."""
+class DaemonProcessor:
+    """An emulated processor of one daemon. Start the daemon with `environment` to use it."""
 
     def __init__(self, folder: Path, library: str, costs: Mapping[str, float],
                  processors: int = 1) -> None:
@@ -68,6 +73,6 @@ class ChargedDevice:
             "QOP_CHARGE_PROCESSORS": str(processors),
             **{f"QOP_CHARGE_{kind.upper()}_S": repr(cost) for kind, cost in costs.items()}}
 
-    def read_account(self) -> Charged:
-        """Return the work done so far."""
-        return Charged(*_ACCOUNT.unpack(self._account.read_bytes()))
+    def read_account(self) -> ProcessorAccount:
+        """Return the work that the daemon's emulated processor has done so far."""
+        return ProcessorAccount(*_ACCOUNT.unpack(self._account.read_bytes()))

@@ -1,1 +1,1 @@
-"""Open-loop load generator for a RADIUS server, with complete EAP-TLS authentications."""
+"""Load generator for a RADIUS server: it starts complete EAP-TLS authentications on schedule."""

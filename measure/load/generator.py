@@ -1,8 +1,11 @@
-"""Load generator: start authentications on schedule and time each from its due time.
+"""Generate load for a RADIUS server: start EAP-TLS authentications on schedule, and time each.
 
-No authentication waits for an earlier answer. A stalled server therefore delays every
-authentication that falls due meanwhile. One process holds all requests in flight. Standard library
-only.
+`LoadGenerator` takes a `LoadTarget` (server, secret and client certificate) and a schedule, such as
+`poisson_arrivals`. It returns a `LoadAttempt` for each authentication, with due time, end and
+result. The response time counts from the moment at which an authentication was due. No
+authentication waits for an earlier answer, so a stalled server delays every authentication that
+falls due meanwhile. A study starts it by `python3 -m measure.load`. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -10,19 +13,57 @@ from __future__ import annotations
 import contextlib
 import heapq
 import os
+import random
 import socket
 import ssl
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from measure.load import radius
-from measure.load.eap_tls import EapTlsError, EapTlsPeer, create_context
-from measure.load.instants import AHEAD_S, REAL_AHEAD_S, InstantTimer
-from measure.load.schedule import ScheduledArrival
+from measure.cpu.clock import AHEAD_S, REAL_AHEAD_S, InstantTimer
+from measure.load import eap_client
+from measure.load.eap_client import EapTlsError, EapTlsPeer, create_tls_context
+
+# --- Schedule of arrivals: times, stations, and offered TLS sessions ---
+
+@dataclass(frozen=True)
+class ScheduledArrival:
+    """An authentication in the schedule, due `due_s` seconds after the load begins."""
+
+    due_s: float
+    station: int
+    offers_session: bool
+
+
+def poisson_arrivals(rate_per_s: float, seed: int, *, stations: int,
+                     offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
+    """Yield authentications of a random schedule (Poisson arrivals), without end.
+
+    Equal arguments yield equal arrivals. `offering_share` is the fraction of authentications that
+    offer to resume a TLS session.
+    """
+    rng = random.Random(f"{seed}/{rate_per_s:g}")  # noqa: S311 - repeatable on purpose
+    due_s = 0.0
+    while True:
+        due_s += rng.expovariate(rate_per_s)
+        yield ScheduledArrival(due_s, rng.randrange(stations), rng.random() < offering_share)
+
+
+def even_arrivals(rate_per_s: float, seed: int, *, stations: int,
+                  offering_share: float = 0.0) -> Iterator[ScheduledArrival]:
+    """Yield authentications at equal intervals instead of random ones, as a deliberate fault.
+
+    The stations are the same as in `poisson_arrivals`.
+    """
+    arrivals = poisson_arrivals(rate_per_s, seed, stations=stations, offering_share=offering_share)
+    for number, arrival in enumerate(arrivals, 1):
+        yield replace(arrival, due_s=number / rate_per_s)
+
+
+# --- Authentications in flight ---
 
 #: The source port of the first socket; the others follow. One authentication keeps one socket, so a
 #: capture of one port has whole authentications. The ports lie below Linux's default ephemeral
@@ -37,15 +78,20 @@ _NO_WORK_S = 1.0
 
 
 class LoadError(Exception):
-    """A failure of an authentication that must succeed, with the reason as text."""
+    """An error: an authentication failed that must succeed. The text is the reason."""
 
 
 @dataclass(frozen=True)
 class LoadTarget:
     """RADIUS server and credentials to use, and whether to run at real-time priority.
 
-    In real time, a machine may have one processor for everything. Real-time priority lets a due
-    authentication start without waiting for the server.
+    - `server`, `port`, `secret`: IP address, UDP port and RADIUS secret of the server
+    - `address`: IP address of the load generator
+    - `pki`, `identity`: folder with the clients' certificate and key, and their EAP identity
+    - `version`: TLS version
+    - `goes_first`: whether the load generator has real-time priority. In real time, a machine may
+      have one processor for everything. With this priority, a due authentication starts without
+      waiting for the server.
     """
 
     server: str
@@ -60,9 +106,17 @@ class LoadTarget:
 
 @dataclass(slots=True)
 class LoadAttempt:
-    """An authentication from its start to its result.
+    """An authentication of the load generator, from its start to its result.
 
     Times are monotonic, in s.
+
+    - `number`: its number, from 0
+    - `due_s`, `begun_s`, `ended_s`: planned start, start and end
+    - `station`, `socket`: numbers of the station, and of the socket that it uses
+    - `is_resumed`: whether its TLS session was resumed
+    - `packets`, `retransmitted`: number of requests, and of those that were sent again
+    - `reason`: why it failed, "" if it did not
+    - `identifier`, `authenticator`, `sent`: of the last RADIUS request, which `sent` has in full
     """
 
     number: int
@@ -82,7 +136,7 @@ class LoadAttempt:
     sent: bytes = b""
 
     def to_row(self, since_s: float) -> list[Any]:
-        """Return the attempt as a list in the order of `ROW`.
+        """Return the authentication as a list, in the order of `ROW`.
 
         The due time is relative to `since_s`; the response time counts from the due time, in s.
         """
@@ -97,6 +151,8 @@ ROW = ("due_s", "late_s", "response_s", "station", "socket", "packets", "retrans
 
 @dataclass
 class _Port:
+    """A UDP socket, with its free RADIUS identifiers and the requests without an answer."""
+
     socket: socket.socket
     free: deque[int] = field(default_factory=lambda: deque(range(_IDENTIFIERS)))
     waiting: dict[int, LoadAttempt] = field(default_factory=dict)
@@ -107,7 +163,7 @@ _Timer = tuple[float, int, int, LoadAttempt]
 
 
 class _Scheduled:
-    """Arrivals of an open loop, scaled by `rate` and delayed by `late_s`."""
+    """A schedule of authentications, scaled by `rate` and delayed by `late_s`."""
 
     def __init__(self, arrivals: Iterator[ScheduledArrival], began_s: float, rate: float,
                  late_s: float) -> None:
@@ -117,11 +173,11 @@ class _Scheduled:
 
     @property
     def begins_s(self) -> float:
-        """Return the start time of the next arrival (monotonic, s)."""
+        """Return when the next authentication starts (monotonic, s)."""
         return self._due_s + self._late_s
 
     def take_next(self) -> tuple[float, ScheduledArrival]:
-        """Return the due time of the next arrival and the arrival, then advance."""
+        """Take the next authentication off the schedule, and return its due time and data."""
         due_s, coming = self._due_s, self._coming
         self._coming = next(self._arrivals)
         return due_s, coming
@@ -165,7 +221,7 @@ class LoadGenerator:
 
     def open_loop(self, arrivals: Iterator[ScheduledArrival], rate: float, stop: int,
                   late_s: float = 0.0) -> tuple[float, list[LoadAttempt]]:
-        """Start authentications on schedule until `stop` is readable, then finish those in flight.
+        """Start authentications on schedule until `stop` is readable, then finish the last ones.
 
         Args:
             arrivals: The schedule, without an end.
@@ -200,7 +256,7 @@ class LoadGenerator:
 
     def closed_loop(self, customers: int, count: int, pauses_s: Sequence[float] = (), *,
                     reads_anew: bool = False) -> tuple[float, list[LoadAttempt]]:
-        """Run `count` full authentications, at most `customers` at a time.
+        """Run `count` full authentications, at most `customers` of them at a time.
 
         Args:
             customers: The number of authentications in flight.
@@ -233,13 +289,13 @@ class LoadGenerator:
         return began_s, self._ended
 
     def prime_sessions(self, stations: int) -> list[LoadAttempt]:
-        """Authenticate every station once in turn, so that each has a session."""
+        """Authenticate every station once, so that each has a TLS session to resume later."""
         self._keeps_sessions = True
         _, ended = self.closed_loop(1, stations)
         return ended
 
     def _create_context(self) -> ssl.SSLContext:
-        return create_context(Path(self._target.pki), self._target.version)
+        return create_tls_context(Path(self._target.pki), self._target.version)
 
     def _open_port(self, number: int) -> _Port:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -269,7 +325,7 @@ class LoadGenerator:
             return
         # The identifier that was free for longest: a late answer then matches no other request.
         attempt.identifier, attempt.authenticator = port.free.popleft(), os.urandom(16)
-        attempt.sent = radius.build_request(
+        attempt.sent = eap_client.build_access_request(
             attempt.identifier, attempt.authenticator, eap, user=self._target.identity,
             state=state, calling=f"02-00-00-00-{attempt.station >> 8:02x}-"
             f"{attempt.station & 255:02x}", nas=self._target.address, secret=self._secret)
@@ -284,7 +340,10 @@ class LoadGenerator:
                                       attempt))
 
     def _wait_readable(self, until_s: float | None, stop: int | None) -> list[int]:
-        """Return the descriptors that are readable by `until_s` or the next retransmission."""
+        """Wait for an answer until `until_s` or the next retransmission.
+
+        Returns the readable file descriptors.
+        """
         while self._timers and not self._is_waiting(self._timers[0]):
             heapq.heappop(self._timers)
         waits_s = [self._timers[0][0]] if self._timers else []
@@ -294,31 +353,33 @@ class LoadGenerator:
         return ready
 
     def _is_waiting(self, timer: _Timer) -> bool:
-        """Return whether the request of a timer has no answer yet."""
+        """Return whether the RADIUS request of a timer has no answer yet."""
         _, _, packets, attempt = timer
         port = self._ports[attempt.socket]
         return port.waiting.get(attempt.identifier) is attempt and attempt.packets == packets
 
     def _receive_datagram(self, port: _Port) -> None:
-        """Read one datagram from a port.
+        """Read one RADIUS answer from a UDP socket.
 
-        select() reports the port again if there are more.
+        select() reports the socket again if there are more.
         """
         try:
             data = port.socket.recv(4096)
         except (BlockingIOError, ConnectionRefusedError):
             return  # no server listens there, or no longer
         self._now_s = time.monotonic()
-        packet = radius.parse_packet(data)
+        packet = eap_client.parse_radius_packet(data)
         attempt = port.waiting.get(packet.identifier) if packet else None
-        if packet and attempt and radius.is_answer(data, attempt.authenticator, self._secret):
+        if packet and attempt and eap_client.is_radius_answer(data, attempt.authenticator,
+                                                              self._secret):
             del port.waiting[packet.identifier]
             port.free.append(packet.identifier)
             self._handle_answer(attempt, packet)
 
-    def _handle_answer(self, attempt: LoadAttempt, packet: radius.RadiusPacket) -> None:
-        if packet.code != radius.CHALLENGE or attempt.peer is None:
-            self._end_attempt(attempt, "" if packet.code == radius.ACCEPT else "Access-Reject")
+    def _handle_answer(self, attempt: LoadAttempt, packet: eap_client.RadiusPacket) -> None:
+        if packet.code != eap_client.ACCESS_CHALLENGE or attempt.peer is None:
+            self._end_attempt(attempt, "" if packet.code == eap_client.ACCESS_ACCEPT
+                              else "Access-Reject")
             return
         try:
             reply = attempt.peer.answer_request(packet.eap)
@@ -341,7 +402,7 @@ class LoadGenerator:
         self._ended.append(attempt)
 
     def _retransmit_due(self) -> None:
-        """Retransmit requests without an answer, and end attempts after 30 s."""
+        """Retransmit unanswered requests, and give up authentications after 30 s."""
         while self._timers and self._timers[0][0] <= self._now_s:
             timer = heapq.heappop(self._timers)
             if not self._is_waiting(timer):

@@ -1,1 +1,4 @@
-"""Daemons as services: each states its needs, starts, reports readiness and stops."""
+"""Start and control the daemons of a testbed, such as hostapd, FreeRADIUS and charon.
+
+A site is a running testbed with its settings (`Site`).
+"""

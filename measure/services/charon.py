@@ -1,23 +1,124 @@
-"""Service for strongSwan's charon, and IPsec tunnels between gateways.
+"""Run strongSwan's charon on the nodes of a test network, and negotiate IPsec tunnels.
 
-Tunnels between gateways must be up before anything is measured.
+`Charon` starts a daemon on every node that has a configuration for it, and loads the connections.
+`IpsecTunnels` negotiates the tunnels between gateways, which must be up before anything is
+measured. Both take a `Site`: a running network with the settings of its run. `negotiate_tunnel`,
+`list_ike_sas` and `delete_sas` control one charon through its vici socket, for mobile nodes, too.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from measure import ike
-from measure.causes import find_cause, last_line
-from measure.errors import MeasureError
-from measure.process import Daemon
-from measure.services.daemons import Daemons
-from measure.time_limits import TimeLimits
-from measure.workload import Site
+import vici
+from vici.exception import CommandException
+
+from measure.agent.errors import MeasureError, find_cause, last_line
+from measure.agent.process import Daemon, wait_at_most
+from measure.agent.time_limits import TimeLimits
+from measure.agent.workload import Site
+from measure.services.daemons import DaemonService
 from topologies.namespaces import mount_in_memory
+
+# --- Control of charon through vici ---
+
+#: Time to wait for charon's answer in addition to the negotiation, in s.
+_REPLY_S = 15.0
+#: Log level of a vici command: no messages.
+_SILENT = "-1"
+
+
+@contextmanager
+def open_session(path: Path, negotiation_s: float = 0.0) -> Iterator[vici.Session]:
+    """Open a vici session on the socket of a charon.
+
+    charon logs line by line while it negotiates, and is timed meanwhile.
+
+    Args:
+        path: The vici socket.
+        negotiation_s: Time limit of a negotiation in s.
+
+    Raises:
+        MeasureError: charon does not answer.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    wait_at_most(sock, _REPLY_S + negotiation_s)
+    try:
+        sock.connect(str(path))
+        yield vici.Session(sock)
+    except BlockingIOError:
+        raise MeasureError("ike", f"charon at {path} does not answer (timed out)") from None
+    except OSError as error:
+        raise MeasureError("ike", f"charon at {path} does not answer ({error})") from error
+    finally:
+        sock.close()
+
+
+def negotiate_tunnel(charon: vici.Session, child: str, timeout_s: float, log: Path) -> None:
+    """Make charon negotiate an IKE SA and a child SA, and wait for both.
+
+    charon's log is read only after a failure. A listener would compute between charon's messages,
+    which are timed.
+
+    Raises:
+        MeasureError: The negotiation failed; the text has the cause from charon's log.
+    """
+    size_before = log.stat().st_size if log.exists() else 0
+    try:
+        charon.request("initiate", {"child": child, "timeout": str(round(timeout_s * 1000)),
+                                    "loglevel": _SILENT})
+    except CommandException as error:
+        text = log.read_bytes()[size_before:].decode("utf-8", "replace") if log.exists() else ""
+        raise MeasureError("ike", "IKE negotiation failed: "
+                           f"{find_cause('charon', text.splitlines(), most=1) or error}") from error
+
+
+def delete_sas(charon: vici.Session, peer: str = "") -> None:
+    """Delete the IKE SAs with one peer (or all) without waiting for the peer."""
+    for entry in list(charon.list_sas()):
+        for sa in entry.values():
+            if peer and _to_text(sa["remote-host"]) != peer:
+                continue
+            # By ID: SAs of one name may have other peers. With a timeout, IKEv2 would wait for an
+            # answer that cannot come.
+            try:
+                list(charon.terminate({"ike-id": _to_text(sa["uniqueid"]), "force": "yes"}))
+            except CommandException:
+                continue
+
+
+def list_ike_sas(charon: vici.Session) -> list[dict[str, Any]]:
+    """Return charon's IKE SAs with their algorithms, as plain text values."""
+    return [{"name": name, **_to_plain(sa)} for entry in charon.list_sas()
+            for name, sa in entry.items()]
+
+
+def has_tunnel(charon: vici.Session, peers: Collection[str]) -> bool:
+    """Return whether a child SA with one of these addresses is installed."""
+    return any(_to_text(child["state"]) == "INSTALLED"
+               for entry in charon.list_sas() for sa in entry.values()
+               if _to_text(sa["remote-host"]) in peers for child in sa["child-sas"].values())
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _to_plain(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_to_plain(entry) for entry in value]
+    return _to_text(value)
+
+
+def _to_text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+# --- Services: the daemons, and tunnels between gateways ---
 
 #: The daemon and its control program: Debian's, and those of a strongSwan with ML-KEM, which a
 #: study installs.
@@ -27,14 +128,14 @@ _WITH_MLKEM = ("/opt/strongswan6/libexec/ipsec/charon", "/opt/strongswan6/sbin/s
 _LOAD_S = 30.0
 
 
-class Charon(Daemons):
-    """An IKE daemon with loaded connections, on every node that has its configuration."""
+class Charon(DaemonService):
+    """The service that runs charon, on every node that has its configuration file."""
 
     name = "charon"
     file = "strongswan.conf"
 
     def socket_path(self, node: str) -> Path:
-        """Return the path of a node's vici socket."""
+        """Return the path of the vici socket of a node's charon."""
         return self.site.mount / node / "run" / "charon.vici"
 
     @property
@@ -43,14 +144,14 @@ class Charon(Daemons):
         return any("mobike = yes" in self._read_connections(node) for node in self.list_nodes())
 
     def launch_on(self, node: str) -> Daemon:
-        """Start the daemon of one node."""
+        """Start charon on one node."""
         # charon keeps its pid file in /run, so every node needs its own /run.
         mount_in_memory(self.site.testbed.node(node).pid, "/run")
         return self.run_daemon(node, [self._programs(node)[0]], r"spawning \d+ worker threads",
                                {"STRONGSWAN_CONF": str(self.site.mount / node / self.file)})
 
     def wait_ready(self) -> None:
-        """Wait until all daemons run, then load their connections."""
+        """Wait until charon runs on all nodes, then load its connections."""
         super().wait_ready()
         for node in self.daemons:
             self._load_connections(node)
@@ -59,7 +160,10 @@ class Charon(Daemons):
         return (self.site.mount / node / "swanctl/swanctl.conf").read_text()
 
     def _programs(self, node: str) -> tuple[str, str]:
-        """Return charon and swanctl: the build that knows the rendered proposals."""
+        """Return the paths of charon and swanctl that support the policy's proposals.
+
+        There are two builds of them.
+        """
         return _WITH_MLKEM if "mlkem" in self._read_connections(node) else _DEBIANS
 
     def _load_connections(self, node: str) -> None:
@@ -72,38 +176,40 @@ class Charon(Daemons):
                  "SWANCTL_DIR": str(home / "swanctl")},
             capture_output=True, text=True, timeout=_LOAD_S, check=False)
         if done.returncode:
-            said = [*done.stderr.splitlines(), *done.stdout.splitlines()]
-            cause = [find_cause("swanctl", said, most=1) or last_line(said),
+            output = [*done.stderr.splitlines(), *done.stdout.splitlines()]
+            cause = [find_cause("swanctl", output, most=1) or last_line(output),
                      self.daemons[node].cause_since(since)]
             raise MeasureError("testbed", f"swanctl on {node}: {'; '.join(filter(None, cause))} "
                                f"(log: {self.daemons[node].log.name})")
 
 
 class IpsecTunnels:
-    """Tunnels that one gateway opens to its peers when all of them are up."""
+    """IPsec tunnels between gateways. The first gateway opens them once all gateways run."""
 
     name = "tunnels"
     needs: Sequence[str] = (Charon.name,)
 
-    def __init__(self, site: Site, charon: Charon, duty: str, children: Sequence[str]) -> None:
+    def __init__(self, site: Site, charon: Charon, gateways: Collection[str],
+                 children: Sequence[str]) -> None:
         self._site = site
         self._charon = charon
-        self._duty = duty
+        self._gateways = gateways
         self._children = children
 
     def start(self) -> None:
-        """Negotiate the child SAs of the first gateway.
+        """Negotiate the tunnels (child SAs) of the first gateway.
 
         With fewer than two gateways that have IPsec, no tunnel is needed.
         """
-        gateways = self._site.nodes_with_file(Charon.file, self._duty)
+        gateways = [name for name in self._site.nodes_with_file(Charon.file)
+                    if name in self._gateways]
         if len(gateways) < 2:
             return
         limit_s = TimeLimits.for_testbed(self._site.testbed).ike_between_s(*gateways)
-        with ike.open_session(self._charon.socket_path(gateways[0]), limit_s) as session:
+        with open_session(self._charon.socket_path(gateways[0]), limit_s) as session:
             for child in self._children:
-                ike.negotiate_tunnel(session, child, limit_s,
-                                     self._site.log_path(Charon.name, gateways[0]))
+                negotiate_tunnel(session, child, limit_s,
+                                 self._site.log_path(Charon.name, gateways[0]))
 
     def wait_ready(self) -> None:
         """Return at once: `start` returns after the negotiation."""

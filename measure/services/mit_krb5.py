@@ -1,4 +1,11 @@
-"""Services for MIT krb5: a realm's KDC with its database, and application servers."""
+"""Run MIT Kerberos in a test network: a key distribution centre (KDC) and application servers.
+
+`MitKdc` creates a realm's database and starts the KDC on every node with its configuration.
+`GssServer` is an application server with GSS-API, and `IakerbServer` also passes messages on for
+clients without a KDC. `library_environment` returns the environment variables for client programs.
+Each class takes a `Site`: a running network with the settings of its run. A study of logins
+uses this module.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +14,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from measure.errors import MeasureError
-from measure.process import Daemon
-from measure.services.daemons import Daemons
-from measure.workload import Site
+from measure.agent.errors import MeasureError
+from measure.agent.process import Daemon
+from measure.agent.workload import Site
+from measure.services.daemons import DaemonService
 
 #: TCP ports of the GSS-API application server, and of the IAKERB proxy server.
 GSS_PORT, PROXY_PORT = 4444, 4445
@@ -19,14 +26,14 @@ _DATABASE_S = 60.0
 _MASTER = "master"
 
 
-class MitKdc(Daemons):
-    """A KDC on every node that has its configuration, with a new database."""
+class MitKdc(DaemonService):
+    """The service that runs a KDC with a new database, on every node with its configuration."""
 
     name = "kdc"
     file = "kdc/kdc.conf"
 
     def launch_on(self, node: str) -> Daemon:
-        """Create the realm's database and keytabs, then start its KDC."""
+        """Create the database and keytabs of a node's realm, then start its KDC."""
         environment = self._environment(node)
         realm = read_realm(self.site, node)
         for other in self.site.network.nodes:
@@ -42,7 +49,7 @@ class MitKdc(Daemons):
                                r"commencing operation", environment)
 
     def export_keys(self, node: str, folder: Path) -> None:
-        """Copy all keys of a realm into `folder/REALM.keytab`, for the judge to decrypt with."""
+        """Copy all keys of a realm into `folder/REALM.keytab`, to decrypt captures with."""
         realm = read_realm(self.site, node)
         environment = self._environment(node)
         listed = self._run_admin(["kadmin.local", "-r", realm, "listprincs"], "", environment, node)
@@ -69,8 +76,11 @@ class MitKdc(Daemons):
         return done.stdout
 
 
-class GssServer(Daemons):
-    """An application server on every Kerberos server node that has a krb5.conf."""
+class GssServer(DaemonService):
+    """The service that runs an application server with Kerberos authentication (GSS-API).
+
+    It runs on every Kerberos server node that has a krb5.conf.
+    """
 
     name = "gss-server"
     needs: Sequence[str] = (MitKdc.name,)
@@ -82,7 +92,7 @@ class GssServer(Daemons):
                 if (self.site.mount / node / "krb5" / "krb5.conf").exists()]
 
     def launch_on(self, node: str) -> Daemon:
-        """Start the server for the services in its keytab."""
+        """Start the application server for the services in the node's keytab."""
         return self.run_daemon(
             # Line buffering: the server's output appears at once.
             node, ["stdbuf", "-oL", "gss-server", *self.options, "-verbose", "host"], r"starting",
@@ -91,21 +101,21 @@ class GssServer(Daemons):
 
 
 class IakerbServer(GssServer):
-    """An application server for clients that reach no KDC: an IAKERB proxy."""
+    """An application server that passes Kerberos messages on for clients without a KDC (IAKERB)."""
 
     name = "iakerb-server"
     options: Sequence[str] = ("-port", str(PROXY_PORT), "-iakerb")
 
 
 def read_realm(site: Site, kdc: str) -> str:
-    """Return the realm that a node's KDC serves, from its configuration."""
+    """Return the Kerberos realm of a node's KDC, from its configuration file."""
     lines = (site.mount / kdc / "kdc" / "krb5.conf").read_text().splitlines()
     return next(line.partition("=")[2].strip() for line in lines if "default_realm" in line)
 
 
 def library_environment(site: Site, node: str, *, knows_kdcs: bool = True,
                         before: Sequence[Path] = ()) -> dict[str, str]:
-    """Return the environment that makes programs on a node use the rendered krb5 settings.
+    """Return environment variables with which programs on a node use the krb5 settings.
 
     Args:
         site: The running testbed.

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from measure import injection, replay
-from measure.services import evil_twin, twins_answers
+from measure.attacks import evil_twin, evil_twin_responder, injection
 
 STATION, CELL, OTHER = "02:00:00:00:a2:00", "02:00:00:00:a0:00", "02:00:00:00:a1:00"
 NODE, TWIN = (bytes.fromhex(mac.replace(":", "")) for mac in (STATION, CELL))
@@ -36,8 +35,8 @@ def test_the_longest_data_frame_of_the_station_is_sent_again() -> None:
     heard = [injection.station_frame(STATION, CELL, CELL, bytes(8)), asked,
              injection.station_frame(OTHER, CELL, CELL, bytes(200)),
              injection.deauthentication_frame(STATION, CELL) + bytes(200)]
-    assert replay.longest_frame([RADIOTAP + frame for frame in heard], STATION) == asked
-    assert replay.longest_frame([RADIOTAP + heard[2]], STATION) == b""
+    assert injection.longest_frame([RADIOTAP + frame for frame in heard], STATION) == asked
+    assert injection.longest_frame([RADIOTAP + heard[2]], STATION) == b""
 
 
 @pytest.mark.parametrize("secret", ["wpa_passphrase=correct horse battery", "wep_key0=" + "5" * 26,
@@ -63,6 +62,16 @@ def test_a_twin_is_its_own_authentication_server() -> None:
         assert "told-nobody" not in settings.values() and "auth_server_addr" not in settings
 
 
+def test_a_downgrading_twin_offers_wpa2_alone() -> None:
+    """Neither SAE nor protected management frames, nor the network's passphrase or server."""
+    real = (f"{REAL}{EAP}wpa=2\nwpa_key_mgmt=WPA-PSK SAE\nieee80211w=1\nsae_require_mfp=1\n"
+            "wpa_passphrase=correct horse battery\n")
+    settings = evil_twin.downgrade_settings(evil_twin.twin_settings(real, HIS, says_yes=False))
+    assert (settings["wpa_key_mgmt"], settings["ieee80211w"]) == ("WPA-PSK", "0")
+    assert settings["ssid"] == "qop" and settings["wpa_passphrase"] != "correct horse battery"
+    assert not {"sae_require_mfp", "ieee8021x", "server_cert", "eap_server"} & settings.keys()
+
+
 def said(kind: str, data: str, sender: bytes = NODE) -> bytes:
     """An Ethernet frame to the twin."""
     return TWIN + sender + bytes.fromhex(kind) + bytes.fromhex(data)
@@ -72,10 +81,11 @@ def test_a_twin_is_whoever_is_asked_for() -> None:
     """A question by ARP for any address gets the twin's; its own is not answered."""
     question = "0001080006040001" + NODE.hex() + "0a01000c" + "000000000000" + "0a010001"
     reply = "0001080006040002" + TWIN.hex() + "0a010001" + NODE.hex() + "0a01000c"
-    assert twins_answers.build_answer(said("0806", question), TWIN, says_yes=False) == (
+    assert evil_twin_responder.build_answer(said("0806", question), TWIN, says_yes=False) == (
         NODE + TWIN + bytes.fromhex("0806" + reply))
-    assert twins_answers.build_answer(said("0806", question, TWIN), TWIN, says_yes=False) == b""
-    assert twins_answers.build_answer(said("0806", reply), TWIN, says_yes=True) == b""
+    assert evil_twin_responder.build_answer(said("0806", question, TWIN), TWIN,
+                                            says_yes=False) == b""
+    assert evil_twin_responder.build_answer(said("0806", reply), TWIN, says_yes=True) == b""
 
 
 @pytest.mark.parametrize(("heard", "expected"), [
@@ -87,6 +97,6 @@ def test_a_twin_is_whoever_is_asked_for() -> None:
     ids=["start", "a name", "any proof", "another method asked for"])
 def test_a_twin_lets_everybody_in_by_md5(heard: str, expected: str) -> None:
     """It asks for a name and for a proof, and takes any; with another method it has nothing."""
-    answer = twins_answers.build_answer(said("888e", heard), TWIN, says_yes=True)
+    answer = evil_twin_responder.build_answer(said("888e", heard), TWIN, says_yes=True)
     assert answer == (NODE + TWIN + bytes.fromhex("888e" + expected) if expected else b"")
-    assert twins_answers.build_answer(said("888e", heard), TWIN, says_yes=False) == b""
+    assert evil_twin_responder.build_answer(said("888e", heard), TWIN, says_yes=False) == b""

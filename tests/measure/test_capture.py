@@ -1,4 +1,7 @@
-"""Tests of measure.capture without a machine: how tcpdump is started, and what is waited for."""
+"""Tests of measure.capture.tcpdump without a machine.
+
+How tcpdump is started, and what is waited for.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from conftest import wait_until
-from measure import capture
-from measure.capture import HEADERS, WHOLE, Capture, Detail, Point
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
+from measure.capture import tcpdump
+from measure.capture.tcpdump import HEADERS, WHOLE, Capture, CaptureDetail, CapturePoint
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
@@ -29,7 +32,7 @@ class Copied:
 
     asked: list[tuple[list[str], dict[str, Any]]]
 
-    def start_copy(self, argv: list[str], *_: object, **how: Any) -> list[str]:
+    def start_fork(self, argv: list[str], *_: object, **how: Any) -> list[str]:
         """A copy."""
         self.asked.append((argv, how))
         return argv
@@ -57,15 +60,16 @@ class FewNodes:
 
 
 def started(monkeypatch: pytest.MonkeyPatch, testbed: FewNodes, node: str | None,
-            detail: Detail) -> tuple[list[str], dict[str, str] | None]:
+            detail: CaptureDetail) -> tuple[list[str], dict[str, str] | None]:
     """The command that a capture gives, and its environment, if it is given one."""
     given: list[tuple[list[str], dict[str, str] | None]] = []
 
     def daemon(_name: str, command: Any, *_: object, env: Any, **__: object) -> None:
         given.append((command(None, None) if callable(command) else command, env))
 
-    monkeypatch.setattr(capture, "Daemon", daemon)
-    Capture(cast("Testbed", testbed), Point("wire", node, "eth0"), Path("x.pcap"), Path("log"),
+    monkeypatch.setattr(tcpdump, "Daemon", daemon)
+    Capture(cast("Testbed", testbed), CapturePoint("wire", node, "eth0"), Path("x.pcap"),
+            Path("log"),
             detail=detail)
     return given[0]
 
@@ -109,7 +113,7 @@ def test_prompt_captures_are_started_by_as_few_programs_as_can_be(
     ("", WHOLE, {"of_process": 1, "promptly_ms": None}),
     ("/prompt.so", HEADERS, {"of_process": 1, "promptly_ms": 100}), ("/prompt.so", WHOLE, None)])
 def test_copies_capture_where_one_is_ready(
-    monkeypatch: pytest.MonkeyPatch, for_captures: str, detail: Detail,
+    monkeypatch: pytest.MonkeyPatch, for_captures: str, detail: CaptureDetail,
     how: dict[str, Any] | None,
 ) -> None:
     """With no other program on the way; but one that is prompt makes no captures that are not."""
@@ -126,9 +130,9 @@ def test_a_second_is_waited_for_where_captures_are_not_prompt(
     """What tcpdump holds back for a second is waited for, unless it has been told otherwise."""
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
-    capture.settle_captures()
-    capture.settle_captures(cast("Testbed", FewNodes()))
-    capture.settle_captures(cast("Testbed", FewNodes(for_captures="/prompt.so")))
+    tcpdump.settle_captures()
+    tcpdump.settle_captures(cast("Testbed", FewNodes()))
+    tcpdump.settle_captures(cast("Testbed", FewNodes(for_captures="/prompt.so")))
     assert waited[0] == waited[1] > 1
     assert 0.1 < waited[2] < 1
 
@@ -138,17 +142,17 @@ def test_getting_on_is_captured_in_blocks_where_captures_are_prompt(
 ) -> None:
     """In real time few turns of the processor go to captures; elsewhere nothing is waited for."""
     prompt, other = (cast("Testbed", FewNodes(for_captures=library)) for library in ("/p.so", ""))
-    detail = capture.whole_frames(prompt)
+    detail = tcpdump.whole_frames(prompt)
     _, env = started(monkeypatch, FewNodes(for_captures="/p.so"), "a1", detail)
     assert env is not None
     assert env["QOP_PROMPTLY_MS"] == "20"
-    assert capture.whole_frames(other) == WHOLE
+    assert tcpdump.whole_frames(other) == WHOLE
     assert detail.snap_bytes == WHOLE.snap_bytes
     waited: list[float] = []
     monkeypatch.setattr(time, "sleep", waited.append)
-    capture.settle_captures(prompt, detail)
-    capture.settle_captures(prompt, WHOLE)
-    capture.settle_captures(other, WHOLE)
+    tcpdump.settle_captures(prompt, detail)
+    tcpdump.settle_captures(prompt, WHOLE)
+    tcpdump.settle_captures(other, WHOLE)
     assert len(waited) == 1
     assert 0.02 < waited[0] < 0.1
 
@@ -158,9 +162,9 @@ def test_signal_to_a_capture_that_has_ended_is_refused(monkeypatch: pytest.Monke
     program = tmp_path / "tcpdump"
     program.write_text("#!/bin/sh\necho listening on test >&2\nexec sleep 60\n")
     program.chmod(0o755)
-    monkeypatch.setattr(capture, "LOOKING_ON", ())
+    monkeypatch.setattr(tcpdump, "OBSERVER_COMMAND", ())
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    running = Capture(cast("Testbed", FewNodes()), Point("air", None, "hwsim0"),
+    running = Capture(cast("Testbed", FewNodes()), CapturePoint("air", None, "hwsim0"),
                       tmp_path / "air.pcap", tmp_path / "log", detail=WHOLE)
     running.wait_ready()
     running.send_signal(signal.SIGSTOP)

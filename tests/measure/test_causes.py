@@ -1,4 +1,4 @@
-"""Tests of measure.causes on what daemons wrote, as it was recorded in guests."""
+"""Tests of measure.agent.errors on what daemons wrote, as it was recorded in guests."""
 
 # ruff: noqa: ISC004 - logs have several lines
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from measure.causes import (
+from measure.agent.errors import (
     describe_error,
     find_ansible_cause,
     find_cause,
@@ -98,6 +98,12 @@ NEGOTIATIONS = [
      f"{_RADIUS}Auth: (8) Login incorrect (eap_peap: The users session was previously rejected: "
      "returning reject (again.)): [anonymous] (from client ap-a port 1 cli 02-00-00-00-A2-00)",
      "Login incorrect (mschap: MS-CHAP2-Response is incorrect)"),
+    ("freeradius", f"{_RADIUS}ERROR: (5) eap_tls: ERROR: (TLS) Alert write:fatal:internal error\n"
+     f"{_RADIUS}ERROR: (5) eap_tls: ERROR: (TLS) Server : Error in error\n"
+     f"{_RADIUS}ERROR: (5) eap_tls: ERROR: (TLS) Failed reading from OpenSSL\n"
+     f"{_RADIUS}Auth: (5) Login incorrect (eap_tls: ocsp: Couldn't connect to OCSP responder): "
+     "[mobile-node] (from client ap-a port 1 cli 02-00-00-00-A2-00)",
+     "Login incorrect (eap_tls: ocsp: Couldn't connect to OCSP responder)"),
     ("freeradius", f"{_RADIUS}Auth: (2) Login incorrect (Cannot proxy packets unless "
      "'proxy_requests = yes'): [mobile-node] (from client ap-a port 1 cli 02-00-00-00-A2-00)",
      "Login incorrect"),

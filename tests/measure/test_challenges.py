@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from conftest import PROJECT
-from measure import challenges, evidence, pcap
-from measure.challenges import Challenged
-from measure.observed import Observed
-from protocols.aka import packets
+from measure.capture import pcap
+from measure.checks import layer_checks
+from measure.checks.observation import Observation
+from measure.packets import eap
+from measure.packets.eap import AkaAuthentication
+from protocols.aka import eap_aka
+from protocols.aka.eap_aka import recompute_challenge
 from protocols.aka.milenage import MilenageKey
-from protocols.aka.recomputed import recompute_challenge
 
 RECORDED = PROJECT / "tests" / "recorded" / "aka-prime"
 STATION, WIRE = RECORDED / "auth-mn.pcap", RECORDED / "auth-wire.pcap"
@@ -26,20 +28,21 @@ SECRETS = {"network": {"radius_secret": "f7c61f734978be9acf5378e10669c699"},
 _EAP_AT = 4
 
 
-def _read(station: Path = STATION, secrets: dict[str, dict[str, str]] = SECRETS) -> Challenged:
-    [seen] = challenges.recompute_all([station], [WIRE], secrets)
+def _read(station: Path = STATION,
+          secrets: dict[str, dict[str, str]] = SECRETS) -> AkaAuthentication:
+    [seen] = eap.recompute_aka_authentications([station], [WIRE], secrets)
     return seen
 
 
-def _packets() -> list[packets.AkaPacket]:
+def _packets() -> list[eap_aka.AkaPacket]:
     return [packet for _, frame in pcap.eapol_frames(STATION)
-            if (packet := packets.parse_packet(frame[_EAP_AT:])) is not None]
+            if (packet := eap_aka.parse_aka_packet(frame[_EAP_AT:])) is not None]
 
 
 def test_a_challenge_is_worked_out_again() -> None:
     """Challenge, response, MACs, and the keys that the access point got: all of the key."""
     assert _read().faults == ()
-    assert {packet.method for packet in _packets()} == {packets.EAP_AKA_PRIME}
+    assert {packet.method for packet in _packets()} == {eap_aka.EAP_AKA_PRIME}
     assert {packet.network for packet in _packets() if packet.network} == {"WLAN"}
 
 
@@ -58,7 +61,7 @@ def test_a_changed_byte_of_the_method_is_seen(tmp_path: Path) -> None:
     """In whichever packet with a MAC it is, at its end or in its middle."""
     frames = list(pcap.read_frames(STATION))
     signed = [at for at, frame in enumerate(frames) if frame.kind == 0x888E
-              and (packet := packets.parse_packet(frame.payload[_EAP_AT:])) and packet.mac]
+              and (packet := eap_aka.parse_aka_packet(frame.payload[_EAP_AT:])) and packet.mac]
     assert len(signed) == 2
     for at in signed:
         for place in (-3, 60):
@@ -86,25 +89,25 @@ def test_a_challenge_for_no_network_is_seen() -> None:
 
 def test_another_method_takes_other_keys() -> None:
     """As EAP-AKA, whose keys are bound to no network, the same packets do not fit."""
-    said = [replace(packet, method=packets.EAP_AKA) for packet in _packets()]
+    said = [replace(packet, method=eap_aka.EAP_AKA) for packet in _packets()]
     assert any("MAC" in fault for fault in recompute_challenge(
         said, "6001010123456789@wlan.mnc001.mcc001.3gppnetwork.org",
         MilenageKey.from_secrets(SECRETS["subscriber"])).faults)
 
 
-def _check(made: Iterable[Challenged], *, moves: bool = False) -> bool:
+def _check(made: Iterable[AkaAuthentication], *, moves: bool = False) -> bool:
     stamps = {"stamps": {"foreign_start": 10.0} if moves else {}}
-    seen = Observed(stamps, {}, "", frozenset(), frozenset(), moves=moves, challenges=[*made])
-    return evidence.check_challenges(seen).ok
+    seen = Observation(stamps, {}, "", frozenset(), frozenset(), moves=moves, challenges=[*made])
+    return layer_checks.check_challenges(seen).ok
 
 
 def test_there_is_one_in_each_negotiation() -> None:
     """None, two, or one with a fault fails; away there is another one."""
-    home, away = Challenged(1.0, ()), Challenged(11.0, ())
+    home, away = AkaAuthentication(1.0, ()), AkaAuthentication(11.0, ())
     assert _check([home])
     assert not _check([])
     assert not _check([home, home])
-    assert not _check([Challenged(1.0, ("other key",))])
+    assert not _check([AkaAuthentication(1.0, ("other key",))])
     assert _check([home, away], moves=True)
     assert not _check([home], moves=True)
 
@@ -114,12 +117,14 @@ def test_packets_that_are_sent_again_count_once(tmp_path: Path) -> None:
     file = tmp_path / "again.pcap"
     frames = list(pcap.read_frames(STATION))
     pcap.write_frames(file, [frame for frame in frames for _ in range(1 + (frame.kind == 0x888E))])
-    twice = challenges.recompute_all([file], [WIRE], SECRETS)
+    twice = eap.recompute_aka_authentications([file], [WIRE], SECRETS)
     assert [each.faults for each in twice if each.faults] == []
     challenge = next(frame for frame in frames if frame.kind == 0x888E
-                     and (packet := packets.parse_packet(frame.payload[_EAP_AT:])) and packet.mac)
+                     and (packet := eap_aka.parse_aka_packet(frame.payload[_EAP_AT:]))
+                     and packet.mac)
     other = bytearray(challenge.data)
     other[14 + _EAP_AT + 1] ^= 1
     pcap.write_frames(file, [replace(challenge, data=bytes(other)), *frames])
-    assert any("packets of a challenge" in fault for each in challenges.recompute_all(
+    assert any("packets of a challenge" in fault for each
+               in eap.recompute_aka_authentications(
         [file], [WIRE], SECRETS) for fault in each.faults)

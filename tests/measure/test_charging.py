@@ -14,7 +14,7 @@ import pytest
 
 from conftest import PROJECT
 from measure.charging import library
-from measure.charging.device import Charged, ChargedDevice, costs_s
+from measure.charging.device import DaemonProcessor, ProcessorAccount, costs_s
 
 #: Handshakes by OpenSSL in so many threads: the server signs once in each, and nobody else does.
 _PROGRAM = """
@@ -57,9 +57,9 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def charged(folder: Path, pki: Path, threads: int, costs: dict[str, float],
-            processors: int = 1) -> Charged:
+            processors: int = 1) -> ProcessorAccount:
     """What so many handshakes at once are charged."""
-    device = ChargedDevice(folder, library.compile_library(), costs, processors)
+    device = DaemonProcessor(folder, library.compile_library(), costs, processors)
     # A daemon is linked to OpenSSL; Python loads it later, where nobody else looks for it.
     preloaded = f"{device.environment['LD_PRELOAD']}:libcrypto.so.3"
     subprocess.run([sys.executable, "-c", _PROGRAM, str(pki), str(threads)], check=True,

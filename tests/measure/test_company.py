@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from measure import company
+from measure.cpu import host_load
 
 if TYPE_CHECKING:
     from topologies.builder import Testbed
@@ -17,12 +17,12 @@ LEAST = {"least_look_start_ns": 1000.0, "least_look_errand_ns": 100.0}
 def test_slowdown_is_the_geometric_mean_of_the_pieces() -> None:
     """Pieces are of different sizes, and each counts alike."""
     now = {"least_look_start_ns": 4000.0, "least_look_errand_ns": 100.0}
-    assert company.slowdown(now, LEAST) == pytest.approx(2.0)
+    assert host_load.compute_slowdown(now, LEAST) == pytest.approx(2.0)
 
 
 def test_less_than_the_least_is_no_company() -> None:
     """Who takes less than was ever seen has none: nodes are not made slower for it."""
-    assert company.slowdown(dict.fromkeys(LEAST, 1.0), LEAST) == 1.0
+    assert host_load.compute_slowdown(dict.fromkeys(LEAST, 1.0), LEAST) == 1.0
 
 
 def test_one_look_is_enough_where_a_least_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,9 +33,9 @@ def test_one_look_is_enough_where_a_least_is_known(monkeypatch: pytest.MonkeyPat
         looks.append(3.0 - len(looks))
         return dict.fromkeys(LEAST, looks[-1])
 
-    monkeypatch.setattr(company.Pieces, "sample_ns", look_ns)
-    assert company.Pieces().least_ns(is_known=True) == dict.fromkeys(LEAST, 3.0)
-    assert company.Pieces().least_ns(is_known=False) == dict.fromkeys(LEAST, 0.0)
+    monkeypatch.setattr(host_load.CalibrationWorkload, "sample_ns", look_ns)
+    assert host_load.CalibrationWorkload().least_ns(is_known=True) == dict.fromkeys(LEAST, 3.0)
+    assert host_load.CalibrationWorkload().least_ns(is_known=False) == dict.fromkeys(LEAST, 0.0)
     assert len(looks) == 1 + 3
 
 
@@ -46,12 +46,12 @@ def test_one_look_is_enough_where_a_least_is_known(monkeypatch: pytest.MonkeyPat
     ([1000, 61000], 1.0, [1000, 61000])])
 def test_factors_are_divided(permille: list[int], factor: float, expected: list[int]) -> None:
     """What takes no time still takes none, and a slower node stays slower than this machine."""
-    assert company.divide_factors(permille, factor) == expected
+    assert host_load.divide_factors(permille, factor) == expected
 
 
 def test_of_a_machine_s_speeds_the_least_ones_are_told() -> None:
     """The others are what devices' factors are ratios to."""
-    assert company.least_times({"entry_ns": 8000.0, **LEAST}) == LEAST
+    assert host_load.select_least_times({"entry_ns": 8000.0, **LEAST}) == LEAST
 
 
 def test_what_was_divided_by_is_told_once() -> None:
@@ -71,8 +71,9 @@ def test_what_was_divided_by_is_told_once() -> None:
 
         network = type("Network", (), {"nodes": {}})
 
-    beside = company.Company(cast("Testbed", Networkless()), cast("company.Pieces", Taken()),
-                             LEAST, {})
+    beside = host_load.LoadCompensation(cast("Testbed", Networkless()),
+                                        cast("host_load.CalibrationWorkload", Taken()),
+                                        LEAST, {})
     assert beside.take_mean_factor() is None
     beside.apply()
     beside.apply()

@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
-from measure import counting, iperf
-from measure.dissect import ESP, Packet
-from measure.observed import Observed
+from measure.capture.tshark import ESP, Packet
+from measure.checks import packet_counts
+from measure.checks.observation import Observation
+from measure.services import iperf
 from recorded import ELSEWHERE, IDS, observed
 
 
-def judged(seen: Observed) -> tuple[bool, str]:
+def judged(seen: Observation) -> tuple[bool, str]:
     """Whether the check holds, and what it says."""
-    (check,) = counting.verify(seen)
+    (check,) = packet_counts.check_packet_counts(seen)
     return check.ok, check.detail
 
 
 def without(capture: str, match: Callable[[Packet], Any], recording: str,
-            left: int = 0) -> Observed:
+            left: int = 0) -> Observation:
     """A recording whose capture lacks the packets that match, as though they had passed unseen.
 
     Tcpdump's count is lowered with it: a capture that was not there in time counts nothing.
@@ -140,7 +141,7 @@ def test_tcp_cannot_have_taken_less_time_than_its_frames(said: float, *, holds: 
     (0, 1, 0), (500, 1, 500), (0, 16, 0), (100, 16, 0), (1600, 16, 62)])
 def test_samples_have_a_floor(total: int, one_in: int, least: int) -> None:
     """Four standard deviations of the binomial below the mean; without sampling, every one."""
-    assert counting.least_sampled(total, one_in) == least
+    assert packet_counts.least_sampled(total, one_in) == least
 
 
 def test_a_sampled_stream_may_lack_most_packets_and_not_all() -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from measure.deadlines import wait_at_most
+from measure.agent.process import wait_at_most
 
 _LISTENS = """
 import socket
-from measure.deadlines import wait_at_most
+from measure.agent.process import wait_at_most
 one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 {limit}
 other.send(b"x")

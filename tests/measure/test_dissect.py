@@ -1,4 +1,7 @@
-"""Tests of measure.dissect: every field of Packet on real captures, and files that are none."""
+"""Tests of measure.capture.tshark.
+
+Every field of Packet on real captures, and files that are none.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ from pathlib import Path
 import pytest
 
 import made_up_captures
-from measure import dissect, evidence, iperf
-from measure.dissect import Packet
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
+from measure.capture import dissection, tshark
+from measure.capture.tshark import Packet
+from measure.checks import layer_checks
+from measure.services import iperf
 from recorded import (
     ADDRESS,
     ELSEWHERE,
@@ -68,7 +73,7 @@ def test_every_packet_of_every_recording_is_dissected(recording: str, capture: s
 
 # For each attribute a capture in which it shows, and one packet's value in it.
 SHOWN: list[tuple[str, str, Callable[[Packet], object], object]] = [
-    ("P12", "auth-air", lambda p: p.subtype, dissect.AUTHENTICATION_SUBTYPE),
+    ("P12", "auth-air", lambda p: p.subtype, tshark.AUTHENTICATION_SUBTYPE),
     ("P12", "auth-air", lambda p: p.subtype, 0x00),
     ("P12", "auth-air", lambda p: p.subtype, 0x08),
     ("P12", "auth-air", lambda p: (p.transmitter, p.receiver), (MAC, ACCESS_POINT)),
@@ -78,8 +83,8 @@ SHOWN: list[tuple[str, str, Callable[[Packet], object], object]] = [
     ("P12", "auth-mn", lambda p: (p.eap_code, p.eap_type), (1, 4)),  # MD5 offered ...
     ("P12", "auth-mn", lambda p: (p.eap_code, p.eap_type), (2, 3)),  # ... and NAKed
     ("P12", "auth-mn", lambda p: (p.eap_code, p.eap_type), (2, 13)),
-    ("P12", "auth-mn", lambda p: (p.eap_code, p.eap_type), (dissect.EAP_SUCCESS, None)),
-    ("P12", "auth-mn", lambda p: (p.eapol_type, p.key_descriptor), (dissect.EAPOL_KEY, 1)),  # RC4
+    ("P12", "auth-mn", lambda p: (p.eap_code, p.eap_type), (tshark.EAP_SUCCESS, None)),
+    ("P12", "auth-mn", lambda p: (p.eapol_type, p.key_descriptor), (tshark.EAPOL_KEY, 1)),  # RC4
     ("P12", "auth-mn", lambda p: (p.ethernet_src, p.tls_handshakes), (MAC, (1,))),
     ("P12", "auth-mn", lambda p: p.tls_handshakes, (2, 11, 12, 13, 14)),
     ("P12", "auth-mn", lambda p: p.tls_handshakes[:3], (11, 16, 15)),
@@ -91,7 +96,7 @@ SHOWN: list[tuple[str, str, Callable[[Packet], object], object]] = [
     ("P12", "auth-wire", lambda p: p.radius_code, 1),
     ("P12", "auth-wire", lambda p: p.radius_code, 2),
     ("P12", "auth-wire", lambda p: p.radius_code, 11),
-    ("P12", "traffic-wire", lambda p: (p.ip_proto, p.esp_spi), (dissect.ESP, "0xcd0c0b2f")),
+    ("P12", "traffic-wire", lambda p: (p.ip_proto, p.esp_spi), (tshark.ESP, "0xcd0c0b2f")),
     ("P1", "auth-mn", lambda p: (p.icmp_type, p.ip_src), (10, ADDRESS)),  # solicitation
     ("P1", "auth-mn", lambda p: (p.icmp_type, p.ip_src), (9, PEER)),  # advertisement
     ("P1-R1", "auth-mn", lambda p: (p.mip_type, p.mip_code, p.mip_care_of), (1, None, ADDRESS)),
@@ -100,11 +105,11 @@ SHOWN: list[tuple[str, str, Callable[[Packet], object], object]] = [
     ("P1-R1", "auth-foreign", lambda p: (p.mip_type, p.udp_dst), (1, 434)),
     # Of a packet in a packet the outer header counts.
     ("P1-R1", "traffic-core", lambda p: (p.ip_src, p.ip_dst, p.ip_proto),
-     ("10.0.2.1", PEER, dissect.IP_IN_IP)),
+     ("10.0.2.1", PEER, tshark.IP_IN_IP)),
     ("P1-R1", "traffic-core", lambda p: (p.ip_src, p.ip_dst, p.ip_proto),
-     (PEER, "10.0.2.1", dissect.IP_IN_IP)),
+     (PEER, "10.0.2.1", tshark.IP_IN_IP)),
     ("P3-N3", "traffic-core", lambda p: (p.ip_src, p.ip_dst, p.ip_proto),
-     ("10.0.1.1", "10.0.2.1", dissect.ESP)),
+     ("10.0.1.1", "10.0.2.1", tshark.ESP)),
     ("P2", "auth-air", lambda p: (p.protected, len(p.wep_iv)), (True, len("0x000102"))),
     ("P1", "auth-mn", lambda p: p.icmp_type, 8),
     ("P1", "auth-mn", lambda p: p.arp_opcode, 2),
@@ -125,8 +130,8 @@ def test_field_on_a_real_capture(
 def test_mobile_ip_is_told_from_everything_else() -> None:
     """Discovery and registration are Mobile IP's; ARP, echoes and the rest are not."""
     kinds = [p.mip_type or p.icmp_type for p in recorded("P1", "auth-mn") if p.is_mobile_ip]
-    assert kinds == [dissect.AGENT_SOLICITATION, dissect.AGENT_ADVERTISEMENT,
-                     dissect.REGISTRATION_REQUEST, dissect.REGISTRATION_REPLY]
+    assert kinds == [tshark.AGENT_SOLICITATION, tshark.AGENT_ADVERTISEMENT,
+                     tshark.REGISTRATION_REQUEST, tshark.REGISTRATION_REPLY]
     assert not any(p.is_mobile_ip for p in recorded("P1", "traffic-wire"))
 
 
@@ -137,7 +142,7 @@ def test_every_attribute_is_shown_by_some_recording_or_frame() -> None:
         for capture in captures(recording):
             for packet in recorded(recording, capture):
                 empty -= {name for name in empty if not _is_absent(getattr(packet, name))}
-    assert empty == {"ccmp_iv", "tkip_iv", "rsn_cipher", "rsn_akm", "is_mesh"}
+    assert empty == {"ccmp_iv", "tkip_iv", "rsn_cipher", "rsn_akm", "is_mesh", "action_category"}
 
 
 def _is_absent(value: object) -> bool:
@@ -163,7 +168,7 @@ def test_frames_of_rsn_ciphers(tmp_path: Path) -> None:
     file = tmp_path / "x.pcap"
     wep, ccmp = bytes([0, 1, 2, 0]), bytes([1, 0, 0, 0x20, 3, 0, 0, 0])
     file.write_bytes(pcap([data_frame(wep), data_frame(ccmp)]))
-    first, second = dissect.read_packets(file)
+    first, second = dissection.read_packets(file)
     assert (first.wep_iv, first.ccmp_iv) == ("0x000102", "")
     assert (second.wep_iv, second.ccmp_iv) == ("", "0x000000030001")
     assert first.protected
@@ -173,11 +178,22 @@ def test_frames_of_rsn_ciphers(tmp_path: Path) -> None:
     assert (first.transmitter, first.receiver) == (MAC, ACCESS_POINT)
 
 
+def test_request_of_fast_transition_over_the_ds(tmp_path: Path) -> None:
+    """An Action frame shows its category; one under protection shows none without its key."""
+    file = tmp_path / "x.pcap"
+    mac, next_one = (bytes.fromhex(f"0200000000{end}") for end in ("a200", "c000"))
+    head, body = bytes(22) + bytes(2), bytes([6, 1]) + mac + next_one
+    file.write_bytes(pcap([bytes([0xd0, flags]) + head[2:] + body + bytes(8)
+                           for flags in (0, 0x40)]))
+    assert [(frame.subtype, frame.action_category)
+            for frame in dissection.read_packets(file)] == [(0x0d, 6), (0x0d, None)]
+
+
 def test_frames_of_tkip(tmp_path: Path) -> None:
     """A TKIP frame shows its packet number, as verifying a TKIP policy needs."""
     file = tmp_path / "x.pcap"
     file.write_bytes(pcap([data_frame(bytes([1, 0x21, 2, 0x20, 3, 0, 0, 0]))]))
-    [frame] = dissect.read_packets(file)
+    [frame] = dissection.read_packets(file)
     assert (frame.ccmp_iv, frame.tkip_iv) == ("", "0x000000030102")
 
 
@@ -189,13 +205,13 @@ def test_long_streams_under_ccmp_have_no_frame_that_only_tkip_could_have(tmp_pat
     file = tmp_path / "x.pcap"
     numbers = [number.to_bytes(6, "little") for number in range(0x1f80, 0x2480)]
     file.write_bytes(pcap(data_frame(number[:2] + b"\0\x20" + number[2:]) for number in numbers))
-    frames = dissect.read_packets(file)
+    frames = dissection.read_packets(file)
     assert any(frame.tkip_iv and not frame.ccmp_iv for frame in frames)
-    assert all(evidence.frame_counter("CCMP", frame) for frame in frames)
+    assert all(layer_checks.frame_counter("CCMP", frame) for frame in frames)
     file.write_bytes(pcap(data_frame(bytes([0, 0x20, low, 0x20, 0, 0, 0, 0]))
                           for low in range(256)))
-    assert sum(bool(evidence.frame_counter("CCMP", frame)) for frame
-               in dissect.read_packets(file)) == 1
+    assert sum(bool(layer_checks.frame_counter("CCMP", frame)) for frame
+               in dissection.read_packets(file)) == 1
 
 
 def test_association_request_names_cipher_and_key_management(tmp_path: Path) -> None:
@@ -206,9 +222,9 @@ def test_association_request_names_cipher_and_key_management(tmp_path: Path) -> 
     frame = struct.pack("<HH", 0, 0) + access_point + station + access_point + b"\0\0" + body
     file = tmp_path / "x.pcap"
     file.write_bytes(pcap([frame]))
-    packet = dissect.read_packets(file)[0]
+    packet = dissection.read_packets(file)[0]
     assert (packet.subtype, packet.rsn_cipher, packet.rsn_akm) == (0, 4, 8)
-    assert packet.subtype in dissect.ASSOCIATION_SUBTYPES
+    assert packet.subtype in tshark.ASSOCIATION_SUBTYPES
     assert not packet.is_data
 
 
@@ -237,7 +253,7 @@ def test_right_key_shows_what_is_inside(policy: str) -> None:
 @pytest.mark.parametrize("key", ["00" * 13, WEP_KEY[:-1] + "1", WEP_KEY[:10]])
 def test_wrong_key_shows_nothing(key: str) -> None:
     """A key that is wrong, wrong by a digit or too short opens no frame."""
-    frames = [p for p in dissect.read_packets(path("P7", "auth-air"), [f"wep:{key}"])
+    frames = [p for p in dissection.read_packets(path("P7", "auth-air"), [f"wep:{key}"])
               if p.is_data and p.protected]
     assert frames
     assert not any(p.ip_src or p.arp_opcode is not None for p in frames)
@@ -268,7 +284,7 @@ def test_truncated_frames_are_not_whole_and_do_not_decrypt() -> None:
 def test_missing_file_is_named(tmp_path: Path) -> None:
     """A capture that is not there is a MeasureError that names it."""
     with pytest.raises(MeasureError, match=r"tshark cannot read .*none\.pcap") as caught:
-        dissect.read_packets(tmp_path / "none.pcap")
+        dissection.read_packets(tmp_path / "none.pcap")
     assert caught.value.stage == "testbed"
     assert len(str(caught.value).splitlines()) == 1
 
@@ -279,7 +295,21 @@ def test_capture_cut_short_is_named(cut_at: int, tmp_path: Path) -> None:
     file = tmp_path / "half.pcap"
     file.write_bytes(path("P12", "auth-mn").read_bytes()[:cut_at])
     with pytest.raises(MeasureError, match=r"cannot read .*half\.pcap.*cut short"):
-        dissect.read_packets(file)
+        dissection.read_packets(file)
+
+
+def test_capture_that_mergecap_takes_in_part_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Newer ones complain of a file that is cut short, and succeed."""
+    real = shutil.which("mergecap")
+    newer = tmp_path / "mergecap"
+    newer.write_text("#!/bin/sh\necho 'mergecap: The file \"half.pcap\" appears to have been cut "
+                     f"short in the middle of a packet.' >&2\nexec {real} \"$@\"\n")
+    newer.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(MeasureError, match=r"cannot read .*half\.pcap.*cut short"):
+        dissection.read_packets(path("P1", "auth-mn"))
 
 
 @pytest.mark.parametrize("content", [b"", b"junk\n", b"{}", b"\xd4\xc3"])
@@ -288,14 +318,14 @@ def test_file_that_is_no_capture_is_named(content: bytes, tmp_path: Path) -> Non
     file = tmp_path / "junk.pcap"
     file.write_bytes(content)
     with pytest.raises(MeasureError, match=r"junk\.pcap"):
-        dissect.read_packets(file)
+        dissection.read_packets(file)
 
 
 def test_capture_without_packets_is_fine(tmp_path: Path) -> None:
     """Nothing heard is a finding, not a failure."""
     file = tmp_path / "quiet.pcap"
     file.write_bytes(pcap([]))
-    assert dissect.read_packets(file) == []
+    assert dissection.read_packets(file) == []
 
 
 def test_without_tshark_the_error_says_what_to_do(
@@ -307,7 +337,7 @@ def test_without_tshark_the_error_says_what_to_do(
     (tmp_path / "nice").symlink_to(nice)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MeasureError, match=r"tshark is missing; .*qop doctor") as caught:
-        dissect.read_packets(path("P1", "auth-mn"))
+        dissection.read_packets(path("P1", "auth-mn"))
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -315,7 +345,7 @@ def test_with_an_empty_path_the_error_says_what_to_do(monkeypatch: pytest.Monkey
     """Nothing at all on the PATH is no traceback either."""
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MeasureError, match="missing"):
-        dissect.read_packets(path("P1", "auth-mn"))
+        dissection.read_packets(path("P1", "auth-mn"))
 
 
 def test_slow_tshark_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +355,7 @@ def test_slow_tshark_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(MeasureError, match=r"more than 0\.2 s for .*auth-mn\.pcap"):
-        dissect.read_packets(path("P1", "auth-mn"), timeout_s=0.2)
+        dissection.read_packets(path("P1", "auth-mn"), timeout_s=0.2)
 
 
 def test_without_mergecap_the_error_says_what_to_do(
@@ -338,7 +368,7 @@ def test_without_mergecap_the_error_says_what_to_do(
         (tmp_path / tool).symlink_to(found)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MeasureError, match=r"mergecap is missing; .*qop doctor"):
-        dissect.read_packets(path("P1", "auth-mn"))
+        dissection.read_packets(path("P1", "auth-mn"))
 
 
 def test_tshark_that_stops_early_is_no_end_of_the_captures(
@@ -352,7 +382,7 @@ def test_tshark_that_stops_early_is_no_end_of_the_captures(
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(MeasureError, match=r"cannot read .*big\.pcap: no memory"):
-        dissect.read_packets(big)
+        dissection.read_packets(big)
 
 
 def test_slow_mergecap_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +393,7 @@ def test_slow_mergecap_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     files = [path("P1", capture) for capture in captures("P1")]
     with pytest.raises(MeasureError, match=r"more than 0\.2 s for .*auth-air\.pcap and 5 more"):
-        dissect.read_all_packets(files, timeout_s=0.2)
+        dissection.read_all_packets(files, timeout_s=0.2)
 
 
 @pytest.mark.parametrize(("recording", "capture"), [("P12-R1", "auth-wire"), ("P8", "auth-wire")])
@@ -371,9 +401,9 @@ def test_nothing_is_missed_without_tsharks_files(
     recording: str, capture: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither a dictionary of RADIUS nor any other file of its own tells tshark of a field."""
-    without = dissect.read_packets(path(recording, capture))
-    monkeypatch.setattr(dissect, "ENVIRONMENT", dissect.UNCONFIGURED)
-    assert dissect.read_packets(path(recording, capture)) == without
+    without = dissection.read_packets(path(recording, capture))
+    monkeypatch.setattr(tshark, "ENVIRONMENT", tshark.UNCONFIGURED)
+    assert dissection.read_packets(path(recording, capture)) == without
     assert any(p.radius_code for p in without)
     assert any(p.eap_code for p in without)
 
@@ -390,7 +420,7 @@ def test_root_gives_up_its_rights_for_tshark(monkeypatch: pytest.MonkeyPatch) ->
             place.chmod(0o755)
         monkeypatch.setenv("PATH", folder, prepend=os.pathsep)
         with pytest.raises(MeasureError, match="user 65534, groups 65534, /nonexistent"):
-            dissect.read_packets(path("P1", "auth-mn"))
+            dissection.read_packets(path("P1", "auth-mn"))
 
 
 def test_a_users_own_preferences_do_not_count(
@@ -399,7 +429,7 @@ def test_a_users_own_preferences_do_not_count(
     """A protocol that somebody disabled in Wireshark is dissected here all the same."""
     (tmp_path / "disabled_protos").write_text("icmp\n")
     monkeypatch.setenv("WIRESHARK_CONFIG_DIR", str(tmp_path))
-    assert any(p.icmp_type for p in dissect.read_packets(path("P1", "auth-mn")))
+    assert any(p.icmp_type for p in dissection.read_packets(path("P1", "auth-mn")))
 
 
 # Several captures ----------------------------------------------------------------------------
@@ -413,8 +443,8 @@ def test_captures_read_at_once_are_what_each_is_alone(recording: str, names: lis
     key = WEP_KEY if has_static_key(policy_of(recording)) else ""
     keys = [f"wep:{key}"] if key else []
     for name in names:
-        assert tuple(dissect.read_packets(path(recording, name),
-                                          keys)) == recorded(recording, name, key)
+        assert tuple(dissection.read_packets(path(recording, name),
+                                             keys)) == recorded(recording, name, key)
 
 
 def test_captures_keep_apart_whatever_their_stamps_and_links(tmp_path: Path) -> None:
@@ -430,14 +460,14 @@ def test_captures_keep_apart_whatever_their_stamps_and_links(tmp_path: Path) -> 
                 "wired": pcap([bytes(60)], link_type=made_up_captures.ETHERNET)}
     for name, content in contents.items():
         (tmp_path / f"{name}.pcap").write_bytes(content)
-    late, none, fine, wired = dissect.read_all_packets([tmp_path / f"{name}.pcap" for name
-                                                        in contents])
+    late, none, fine, wired = dissection.read_all_packets([tmp_path / f"{name}.pcap" for name
+                                                           in contents])
     assert [p.time_s for p in late] == [2.0, 1.000001, 1.000002]
     assert none == []
     assert [p.time_s for p in fine] == [1.0, 1.000000001]
     assert [(p.ethernet_src, p.subtype) for p in wired] == [("00:00:00:00:00:00", None)]
     assert {p.transmitter for p in (*late, *fine)} == {MAC}
-    assert dissect.read_all_packets([]) == []
+    assert dissection.read_all_packets([]) == []
 
 
 SPOILT = [(pcap([bytes(60)] * 3)[:-1], "cut short"), (pcap([])[:20], "cut short"),
@@ -456,7 +486,7 @@ def test_the_spoilt_one_of_several_captures_is_named(
     for file in files:
         file.write_bytes(content if file.stem == spoilt else pcap([bytes(60)] * 3))
     with pytest.raises(MeasureError, match=f"cannot read .*{spoilt}\\.pcap.*{complaint}") as caught:
-        dissect.read_all_packets(files)
+        dissection.read_all_packets(files)
     assert len(str(caught.value).splitlines()) == 1
     assert sum(file.name in str(caught.value) for file in files) == 1
 
@@ -472,7 +502,7 @@ def test_iperf_datagrams_keep_their_ports() -> None:
 def test_datagrams_are_what_tshark_says_that_they_are(recording: str) -> None:
     """In every attribute; the dissector is spared, which takes as long as for any packet."""
     capture = path(recording, "traffic-peer")
-    plain, told = dissect.read_datagrams(capture), dissect.read_packets(capture)
+    plain, told = tshark.read_datagrams(capture), dissection.read_packets(capture)
     assert plain
     assert {packet.udp_dst for packet in plain} == {iperf.PORT}
     assert [dataclasses.replace(packet, time_s=0) for packet in plain] == [
@@ -489,7 +519,7 @@ def test_what_is_no_datagram_is_a_packet_all_the_same(tmp_path: Path) -> None:
     later = first[:20] + b"\0\1" + first[22:]
     capture = tmp_path / "traffic-peer.pcap"
     capture.write_bytes(pcap([first, later, first[:12] + b"\x08\x06" + bytes(28)], 1))
-    assert [packet.udp_dst for packet in dissect.read_datagrams(capture)] == [0x1451, None, None]
+    assert [packet.udp_dst for packet in tshark.read_datagrams(capture)] == [0x1451, None, None]
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a", bytes(64)])
@@ -498,7 +528,7 @@ def test_datagrams_of_a_file_that_is_no_capture(content: bytes, tmp_path: Path) 
     capture = tmp_path / "traffic-peer.pcap"
     capture.write_bytes(content)
     with pytest.raises(MeasureError, match="traffic-peer"):
-        dissect.read_datagrams(capture)
+        tshark.read_datagrams(capture)
 
 
 def test_segments_of_tcp_keep_their_addresses(tmp_path: Path) -> None:
@@ -509,7 +539,7 @@ def test_segments_of_tcp_keep_their_addresses(tmp_path: Path) -> None:
     file = tmp_path / "x.pcap"
     file.write_bytes(pcap([bytes.fromhex("02000000a000 02000000a200 0800") + header + segment],
                           link_type=made_up_captures.ETHERNET))
-    (found,) = dissect.read_packets(file)
+    (found,) = dissection.read_packets(file)
     assert (found.ip_src, found.ip_dst, found.ip_proto) == (ADDRESS, "10.1.0.1", TCP)
     assert (found.ethernet_src, found.udp_dst, found.length) == (MAC, None, 94)
 
@@ -519,8 +549,8 @@ def test_segments_of_tcp_keep_their_addresses(tmp_path: Path) -> None:
 
 def test_short_and_empty_lines() -> None:
     """Columns that a line lacks are absent values; an empty line is no packet."""
-    assert dissect.parse_fields("") == []
-    packet = dissect.parse_fields("1.5\t60\n\n")[0]
+    assert tshark.parse_packets("") == []
+    packet = tshark.parse_packets("1.5\t60\n\n")[0]
     assert (packet.time_s, packet.length, packet.captured) == (1.5, 60, 0)
     assert (packet.subtype, packet.ip_src, packet.tls_handshakes, packet.protected) \
         == (None, "", (), False)
@@ -533,19 +563,19 @@ def test_first_of_several_occurrences_counts() -> None:
     """Of a packet in a packet (ICMP's quotation, RADIUS's EAP) the outer value is taken."""
     shown = {"frame.time_epoch": "2.0", "frame.len": "60", "ip.src": "10.1.0.1,10.9.9.9",
              "ip.dst": "10.1.0.12,10.8.8.8", "ip.proto": "1,17"}
-    columns = [shown.get(field, "") for field in dissect._FIELDS]
-    packet = dissect.parse_fields("\t".join(columns))[0]
+    columns = [shown.get(field, "") for field in tshark.PACKET_FIELDS]
+    packet = tshark.parse_packets("\t".join(columns))[0]
     assert (packet.ip_src, packet.ip_dst, packet.ip_proto) == ("10.1.0.1", "10.1.0.12", 1)
 
 
 def test_packets_alike_but_for_time_and_counter() -> None:
     """Of lines that differ in time and counter alone, each keeps its own; other columns count."""
-    columns = dict.fromkeys(dissect._FIELDS, "") | {"frame.len": "60"}
+    columns = dict.fromkeys(tshark.PACKET_FIELDS, "") | {"frame.len": "60"}
     lines = [columns | {"frame.time_epoch": str(n), "wlan.wep.iv": f"0x{n}"} for n in range(3)]
     lines.append(lines[1] | {"ip.src": "10.1.0.1"})
     lines.append(lines[0] | {"wlan.wep.iv": "", "wlan.tkip.extiv": "0x7"})
     lines.append(lines[0] | {"wlan.wep.iv": "", "wlan.ccmp.extiv": "0x8"})
-    found = dissect.parse_fields("\n".join("\t".join(line.values()) for line in lines))
+    found = tshark.parse_packets("\n".join("\t".join(line.values()) for line in lines))
     assert [(p.time_s, p.wep_iv, p.tkip_iv or p.ccmp_iv, p.ip_src) for p in found] == [
         (0, "0x0", "", ""), (1, "0x1", "", ""), (2, "0x2", "", ""), (1, "0x1", "", "10.1.0.1"),
         (0, "", "0x7", ""), (0, "", "0x8", "")]
@@ -568,7 +598,7 @@ def test_killed_program_is_run_once_more(tool: str, killings: int, tmp_path: Pat
     """The captures are as they were, so a second try gives the same packets."""
     capture = tmp_path / "air.pcap"
     capture.write_bytes(pcap([data_frame(bytes(8))]))
-    before = dissect.read_uncorrected([capture])
+    before = tshark.read_uncorrected([capture])
     program = tmp_path / tool
     program.write_text(f"#!/bin/sh\necho >>{tmp_path}/started\n"
                        f"[ $(wc -l <{tmp_path}/started) -gt {killings} ] || kill -9 $$\n"
@@ -579,7 +609,7 @@ def test_killed_program_is_run_once_more(tool: str, killings: int, tmp_path: Pat
     (tmp_path / "started").chmod(0o666)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     if killings == 1:
-        assert dissect.read_uncorrected([capture]) == before
+        assert tshark.read_uncorrected([capture]) == before
     else:
         with pytest.raises(MeasureError, match=f"{tool} was killed .* is memory short"):
-            dissect.read_uncorrected([capture])
+            tshark.read_uncorrected([capture])

@@ -8,8 +8,8 @@ import struct
 
 import pytest
 
-from measure import eap_keys
-from measure.eap_keys import SessionKey
+from measure.packets import eap
+from measure.packets.eap import SessionKey
 
 SECRET, AUTHENTICATOR = b"a secret of two", bytes(range(16))
 SESSION = SessionKey(bytes(range(32, 64)), bytes(range(64, 96)))
@@ -50,7 +50,7 @@ def accept(number: int = 7, session: SessionKey = SESSION) -> bytes:
 def key_frame(key: bytes, *, size: int = 13, session: SessionKey = SESSION) -> bytes:
     """An EAPOL-Key frame with a key, padded as short Ethernet frames are."""
     vector = bytes(range(16, 32))
-    data = eap_keys.rc4(vector + session.receive, key)
+    data = eap.rc4(vector + session.receive, key)
     frame = struct.pack("!BBHBHQ16sB16s", 1, 3, 44 + len(data), 1, size, 5, vector, 1,
                         bytes(16)) + data
     signature = hmac.digest(session.send, frame, "md5")
@@ -65,7 +65,7 @@ def key_frame(key: bytes, *, size: int = 13, session: SessionKey = SESSION) -> b
 ])
 def test_rc4_is_rc4(key: str, stream: str) -> None:
     """By published test vectors."""
-    assert eap_keys.rc4(bytes.fromhex(key), bytes(16)).hex() == stream
+    assert eap.rc4(bytes.fromhex(key), bytes(16)).hex() == stream
 
 
 def test_the_session_key_is_in_the_accept() -> None:
@@ -73,31 +73,31 @@ def test_the_session_key_is_in_the_accept() -> None:
     other = SessionKey(bytes(32), bytes(range(32)))
     messages = [radius(1, 6), radius(11, 6), radius(1, 7), accept(), radius(1, 9),
                 accept(9, other)]
-    assert eap_keys.session_keys(messages, SECRET) == [SESSION, other]
+    assert eap.session_keys(messages, SECRET) == [SESSION, other]
 
 
 def test_a_session_is_of_the_station_that_was_asked_for() -> None:
     """By the request that the Access-Accept answers; "" where it named none."""
     messages = [radius(1, 6), radius(1, 7, attribute(31, b"02-00-00-00-5E-0A")), accept(),
                 radius(1, 8), accept(8)]
-    assert [session.station for session in eap_keys.session_keys(messages, SECRET)] == [
+    assert [session.station for session in eap.session_keys(messages, SECRET)] == [
         "02:00:00:00:5e:0a", ""]
 
 
 def test_what_is_no_accept_with_keys_gives_none() -> None:
     """An unasked one, one without keys, a reject, and whatever is cut."""
-    assert eap_keys.session_keys([accept()], SECRET) == []
-    assert eap_keys.session_keys([radius(1, 7), radius(2, 7), radius(3, 7)], SECRET) == []
+    assert eap.session_keys([accept()], SECRET) == []
+    assert eap.session_keys([radius(1, 7), radius(2, 7), radius(3, 7)], SECRET) == []
     whole = accept()
     for length in range(len(whole)):
-        assert eap_keys.session_keys([radius(1, 7), whole[:length]], SECRET) in ([], [SESSION])
-    assert eap_keys.session_keys([radius(1, 7), whole], b"another") != [SESSION]
+        assert eap.session_keys([radius(1, 7), whole[:length]], SECRET) in ([], [SESSION])
+    assert eap.session_keys([radius(1, 7), whole], b"another") != [SESSION]
 
 
 def test_wep_keys_come_from_signed_frames() -> None:
     """A key that is sent, and one that is the session's own; each once, in order."""
     frames = [key_frame(WEP_KEY), key_frame(b""), key_frame(WEP_KEY)]
-    assert eap_keys.wep_keys(frames, [SESSION]) == [WEP_KEY, SESSION.receive[:13]]
+    assert eap.wep_keys(frames, [SESSION]) == [WEP_KEY, SESSION.receive[:13]]
 
 
 def test_frames_that_are_altered_or_anothers_give_no_key() -> None:
@@ -106,7 +106,7 @@ def test_frames_that_are_altered_or_anothers_give_no_key() -> None:
     for at in range(len(frame) - 3):
         altered = bytearray(frame)
         altered[at] ^= 1
-        assert eap_keys.wep_keys([bytes(altered)], [SESSION]) == [], at
-        assert eap_keys.wep_keys([frame[:at]], [SESSION]) == []
-    assert eap_keys.wep_keys([frame], [SessionKey(bytes(32), bytes(32))]) == []
-    assert eap_keys.wep_keys([frame], []) == []
+        assert eap.wep_keys([bytes(altered)], [SESSION]) == [], at
+        assert eap.wep_keys([frame[:at]], [SESSION]) == []
+    assert eap.wep_keys([frame], [SessionKey(bytes(32), bytes(32))]) == []
+    assert eap.wep_keys([frame], []) == []

@@ -13,7 +13,7 @@ from topologies.mobile_ip.ipv4 import internet_checksum
 
 _IN_A_NAMESPACE = """
 import os, subprocess
-from measure.echo import EchoSocket
+from measure.services.icmp_echo import EchoSocket
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 subprocess.run(["ip", "address", "add", "192.0.2.1/24", "dev", "lo"], check=True)
 subprocess.run(["ip", "route", "add", "blackhole", "198.51.100.0/24"], check=True)
@@ -37,6 +37,8 @@ def test_answers_are_heard_and_silence_is_none() -> None:
     The socket gets its own requests' echoes on the loopback device, too: they are no answers.
     """
     apart = ["unshare", "-Urn"]
+    if shutil.which("ip") is None:
+        pytest.skip("needs ip, of iproute2")
     if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False,
                                                          capture_output=True).returncode:
         pytest.skip("no network namespaces for this user")

@@ -9,8 +9,9 @@ from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from measure import esp, kernel
-from measure.pcap import CapturedFrame
+from measure.agent import kernel_state
+from measure.capture.pcap import CapturedFrame
+from measure.packets import esp
 
 _ETHERNET = b"\0" * 12 + b"\x08\0"
 _KEY = bytes(range(24))
@@ -30,7 +31,8 @@ src 10.1.0.12 dst 10.1.0.1
 
 def keys(name: str, key: bytes, salted: bytes = b"") -> list[dict[str, str]]:
     """What the kernel would say of two SAs."""
-    return kernel.parse_xfrm_keys(STATES.format(name=name, key=key.hex(), salted=salted.hex()))
+    return kernel_state.parse_xfrm_keys(STATES.format(name=name, key=key.hex(),
+                                                      salted=salted.hex()))
 
 
 def carried(spi: int, body: bytes) -> CapturedFrame:
@@ -49,10 +51,10 @@ def test_a_tunnels_packet_opens(name: str, algorithm: TripleDES | algorithms.AES
     vector = b"v" * size
     cipher = Cipher(algorithm, modes.CBC(vector)).encryptor()
     frame = carried(0x0A0B0C0D, vector + cipher.update(INNER) + b"integrity..." * 2)
-    [seen] = esp.decrypt_frames([frame], keys(name, _KEY))
+    [seen] = esp.decrypt_esp_frames([frame], keys(name, _KEY))
     assert (seen.at_s, seen.kind, seen.payload[:len(INNER)]) == (1.5, 0x0800, INNER)
     cut = CapturedFrame(1.5, frame.data[:14 + 20 + 8 + size + 70], frame.wire_bytes)
-    [seen] = esp.decrypt_frames([cut], keys(name, _KEY))
+    [seen] = esp.decrypt_esp_frames([cut], keys(name, _KEY))
     assert seen.payload == INNER[:64]
 
 
@@ -60,7 +62,7 @@ def test_an_aeads_packet_opens() -> None:
     """Counted from the block after the tag's, with the salt that ends the key."""
     salted = _KEY[:16] + b"salt"
     body = b"8 octets" + AESGCM(salted[:16]).encrypt(b"salt8 octets", INNER, b"")
-    [seen] = esp.decrypt_frames([carried(0x01020304, body)], keys("cbc(aes)", _KEY, salted))
+    [seen] = esp.decrypt_esp_frames([carried(0x01020304, body)], keys("cbc(aes)", _KEY, salted))
     assert seen.payload[:len(INNER)] == INNER
 
 
@@ -72,4 +74,4 @@ def test_what_no_key_opens_stays_as_it_is() -> None:
     for frame, held in ((carried(0x99, body), known),
                         (carried(0x0A0B0C0D, body), keys("cbc(des3_ede)", _KEY[::-1])),
                         (CapturedFrame(1.5, _ETHERNET + INNER, 142), known)):
-        assert list(esp.decrypt_frames([frame], held)) == [frame]
+        assert list(esp.decrypt_esp_frames([frame], held)) == [frame]

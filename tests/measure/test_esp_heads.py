@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 import made_up_captures
-from measure import esp_heads, pcap
+from measure.capture import pcap
+from measure.packets import truncated_frames
 
 SPI, KEY, SALT = 0x0A0B0C0D, bytes(range(32)), b"salt"
 #: A datagram's packet, and what UDP has of the stream's.
@@ -63,7 +64,7 @@ def verified(file: Path, body: bytes, said: dict[str, str], *, spi: int = SPI,
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(text), 9, flags, 64, 50, 0) + bytes(8)
     frame = bytes(12) + b"\x08\0" + head + text
     pcap.write_frames(file, [pcap.CapturedFrame(1.0, frame[:SNAP], len(frame))])
-    found = esp_heads.verify_heads([file, file.with_name("none.pcap")], [said])
+    found = truncated_frames.verify_esp_heads([file, file.with_name("none.pcap")], [said])
     return found.opened, found.closed
 
 

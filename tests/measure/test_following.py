@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
-from measure import dissect, following, wireguard
-from measure.dissect import Packet
-from measure.observed import Check, Observed, observe
+from measure.capture import tshark
+from measure.capture.tshark import Packet
+from measure.checks import mobility
+from measure.checks.observation import Check, Observation, build_observation
+from measure.packets import wireguard
 from policies.layers import MOBIKE, WIREGUARD
 from topologies.loader import load_scenario
 
 SCENARIO = load_scenario("R3")
 HERE, AGENT, MAC = "10.2.0.140", "10.1.0.1", "02:00:00:00:a2:00"
-BLANK = dissect.parse_fields("9\t60\n")[0]
-ESP = replace(BLANK, ip_src=HERE, ip_dst=AGENT, ip_proto=dissect.ESP)
-WG = replace(BLANK, ip_src=HERE, ip_dst=AGENT, ip_proto=17, udp_src=wireguard.PORT,
-             udp_dst=wireguard.PORT)
+BLANK = tshark.parse_packets("9\t60\n")[0]
+ESP = replace(BLANK, ip_src=HERE, ip_dst=AGENT, ip_proto=tshark.ESP)
+WG = replace(BLANK, ip_src=HERE, ip_dst=AGENT, ip_proto=17, udp_src=wireguard.WIREGUARD_PORT,
+             udp_dst=wireguard.WIREGUARD_PORT)
 TOLD = replace(BLANK, ip_src=HERE, ip_dst=AGENT, isakmp_exchange=37)
 FRAME = replace(BLANK, subtype=0x20, transmitter=MAC, receiver="02:00:00:00:b0:00")
 SAS = {"after_traffic": {"a2": [{"src": HERE, "dst": AGENT}],
@@ -38,9 +40,10 @@ def judged(tunnel: str, traffic: Sequence[Packet], told: Sequence[Packet] = (),
            kernel: dict[str, Any] = SAS) -> dict[str, Check]:
     """The checks of a move from A to B, by name."""
     raw = {"stamps": {"foreign_start": 5.0}, "kernel": kernel}
-    seen = observe(SCENARIO, raw, {"traffic-foreign": traffic, "auth-mn": told,
-                                   "traffic-air": [FRAME]})
-    return {check.check: check for check in following.verify(seen.with_visit(HERE, tunnel))}
+    seen = build_observation(SCENARIO, raw, {"traffic-foreign": traffic, "auth-mn": told,
+                                             "traffic-air": [FRAME]})
+    return {check.check: check for check
+            in mobility.check_no_mobile_ip(seen.with_visit(HERE, tunnel))}
 
 
 def failing(checks: dict[str, Check]) -> set[str]:
@@ -79,8 +82,8 @@ def test_an_agent_that_sends_elsewhere_has_not_followed() -> None:
 def test_a_node_at_home_has_nothing_to_prove_but_that_no_mobile_ip_runs() -> None:
     """Without a move, two checks are left."""
     at_home = replace(SCENARIO, roams_to=None)
-    seen = observe(at_home, {"stamps": {}, "kernel": {}}, {"traffic-air": [FRAME]})
-    names = [check.check for check in following.verify(seen.with_visit("", MOBIKE))]
+    seen = build_observation(at_home, {"stamps": {}, "kernel": {}}, {"traffic-air": [FRAME]})
+    names = [check.check for check in mobility.check_no_mobile_ip(seen.with_visit("", MOBIKE))]
     assert names == ["no Mobile IP", "all traffic passes the agent"]
 
 
@@ -96,7 +99,7 @@ def test_a_visitor_has_an_address_of_the_subnet() -> None:
 
 def test_a_tunnel_is_negotiated_anew_only_by_who_left() -> None:
     """Not by a node that moves on, nor by one whose tunnel follows it."""
-    seen: Observed = replace(observe(SCENARIO, {"stamps": {}, "kernel": {}}, {}))
+    seen: Observation = replace(build_observation(SCENARIO, {"stamps": {}, "kernel": {}}, {}))
     assert seen.renews_tunnel
     assert not replace(seen, roaming="full").renews_tunnel
     assert not seen.with_visit(HERE, MOBIKE).renews_tunnel

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from measure.errors import MeasureError
-from measure.forks import Fork, Forks
-from measure.process import Daemon, has_ended
+from measure.agent.errors import MeasureError
+from measure.agent.process import Daemon, has_ended
+from measure.services.programs import ForkService
+from topologies.fork_server import ForkedProgram
 
 #: What a fork finds of the one before it, what it is told, and how it ends.
 _PROGRAM = """
@@ -37,7 +38,7 @@ def main(arguments):
 
 
 @pytest.fixture(name="forks")
-def forks_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Forks]:
+def forks_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkService]:
     """A Python that has imported it; forks stay in this process's own network."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code/of_a_test.py").write_text(_PROGRAM)
@@ -46,20 +47,20 @@ def forks_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     testbed = SimpleNamespace(preloaded={}, node=lambda _: SimpleNamespace(pid=""))
     site: Any = SimpleNamespace(testbed=testbed, log_path=lambda program, node: (
         tmp_path / f"{node}-{program}.log"))
-    made = Forks(site, ["of_a_test"])
+    made = ForkService(site, ["of_a_test"])
     made.start()
     yield made
     made.stop()
 
 
-def run(forks: Forks, folder: Path, *arguments: str) -> tuple[Fork, Path, Path]:
+def run(forks: ForkService, folder: Path, *arguments: str) -> tuple[ForkedProgram, Path, Path]:
     """A fork, and the files that its output and errors go to."""
     output, said = folder / "output", folder / "said"
     with output.open("wb") as one, said.open("wb") as other:
         return forks.program_starter("mn", "of_a_test", *arguments)(one, other), output, said
 
 
-def test_a_fork_has_files_and_arguments_of_its_own(forks: Forks, tmp_path: Path) -> None:
+def test_a_fork_has_files_and_arguments_of_its_own(forks: ForkService, tmp_path: Path) -> None:
     """And knows of none before it; its status is that of its main."""
     for words in (("one",), ("two", "three")):
         fork, output, said = run(forks, tmp_path, "end", *words)
@@ -69,7 +70,7 @@ def test_a_fork_has_files_and_arguments_of_its_own(forks: Forks, tmp_path: Path)
         assert said.read_text() == ""
 
 
-def test_a_fork_that_fails_says_why(forks: Forks, tmp_path: Path) -> None:
+def test_a_fork_that_fails_says_why(forks: ForkService, tmp_path: Path) -> None:
     """As Python does at the end of a program; others go on."""
     fork, _, said = run(forks, tmp_path, "fail")
     assert fork.wait() == 1
@@ -77,7 +78,7 @@ def test_a_fork_that_fails_says_why(forks: Forks, tmp_path: Path) -> None:
     assert run(forks, tmp_path, "end")[0].wait() == 0
 
 
-def test_a_fork_is_a_daemon(forks: Forks, tmp_path: Path) -> None:
+def test_a_fork_is_a_daemon(forks: ForkService, tmp_path: Path) -> None:
     """It is ready, can be held still, and ends by its signal or is ended."""
     log = tmp_path / "log"
     with Daemon("one", forks.program_starter("mn", "of_a_test", "stay"), log,
@@ -93,7 +94,7 @@ def test_a_fork_is_a_daemon(forks: Forks, tmp_path: Path) -> None:
     fork.kill()  # nobody any more
 
 
-def test_a_fork_that_is_told_something_answers(forks: Forks, tmp_path: Path) -> None:
+def test_a_fork_that_is_told_something_answers(forks: ForkService, tmp_path: Path) -> None:
     """Its input is the socket that its output goes to."""
     ours, its = socket.socketpair()
     with ours, (tmp_path / "said").open("wb") as said:
@@ -104,7 +105,7 @@ def test_a_fork_that_is_told_something_answers(forks: Forks, tmp_path: Path) -> 
         assert ours.recv(1000).splitlines()[-1] == b"cba"
 
 
-def test_forks_end_with_what_they_are_of(forks: Forks, tmp_path: Path) -> None:
+def test_forks_end_with_what_they_are_of(forks: ForkService, tmp_path: Path) -> None:
     """And nobody waits for one that can no longer be started: one line says where to look."""
     fork = run(forks, tmp_path, "stay")[0]
     forks.stop()
@@ -118,9 +119,9 @@ def test_forks_end_with_what_they_are_of(forks: Forks, tmp_path: Path) -> None:
         run(forks, tmp_path, "end")
 
 
-def test_what_cannot_be_imported_is_in_its_log(tmp_path: Path, forks: Forks) -> None:
+def test_what_cannot_be_imported_is_in_its_log(tmp_path: Path, forks: ForkService) -> None:
     """And whoever wants a program of it hears of it."""
-    without = Forks(forks._site, ["nothing_of_that_name"])
+    without = ForkService(forks._site, ["nothing_of_that_name"])
     without.start()
     with pytest.raises(MeasureError, match="it is a fork of has ended"):
         run(without, tmp_path, "end")
@@ -128,7 +129,7 @@ def test_what_cannot_be_imported_is_in_its_log(tmp_path: Path, forks: Forks) -> 
     assert "No module named 'nothing_of_that_name'" in (tmp_path / "machine-forks.log").read_text()
 
 
-def test_who_is_not_on_any_node_is_told(forks: Forks, tmp_path: Path) -> None:
+def test_who_is_not_on_any_node_is_told(forks: ForkService, tmp_path: Path) -> None:
     """Its network is entered before anything else is done; or its words say why not."""
     forks._site.testbed.node = lambda _: SimpleNamespace(pid=2 ** 22)
     fork, output, said = run(forks, tmp_path, "end")

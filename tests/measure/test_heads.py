@@ -13,8 +13,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
 
 import made_up_captures
 import recorded
-from measure import eap_keys, evidence, guessing, heads, pairwise, pcap, tkip
-from measure.pairwise import TemporalKey
+from measure.attacks import passphrase_guessing
+from measure.capture import pcap
+from measure.checks import layer_checks
+from measure.packets import ciphers, eap, truncated_frames
+from measure.packets.decryption_keys import TemporalKey
 from policies import LinkLayer
 
 STATION, CELL = bytes.fromhex("02000000a200"), bytes.fromhex("02000000a000")
@@ -38,15 +41,15 @@ WITH_QOS = bytes((0x88, 0x41, 0, 0)) + CELL + STATION + CELL + bytes((0x10, 0, 5
 def wep(text: bytes, size: int) -> bytes:
     """A body under WEP."""
     check = zlib.crc32(text).to_bytes(4, "little")
-    return b"\1\2\3\0" + eap_keys.rc4(b"\1\2\3" + KEY[:size], text + check)
+    return b"\1\2\3\0" + eap.rc4(b"\1\2\3" + KEY[:size], text + check)
 
 
 def mixed(text: bytes) -> bytes:
     """A body under TKIP."""
     high, low = NUMBER >> 16, NUMBER & 0xFFFF
     counter = bytes((low >> 8, (low >> 8 | 0x20) & 0x7F, low & 0xFF, 0x20))
-    return counter + high.to_bytes(4, "little") + eap_keys.rc4(
-        tkip.frame_key(KEY, STATION, NUMBER), text + bytes(12))
+    return counter + high.to_bytes(4, "little") + eap.rc4(
+        ciphers.frame_key(KEY, STATION, NUMBER), text + bytes(12))
 
 
 def numbered(text: bytes, encrypt: Callable[[bytes, bytes, bytes], bytes]) -> bytes:
@@ -81,11 +84,13 @@ def layer(cipher: str) -> LinkLayer:
 
 
 def verified(file: Path, cipher: str, frames: list[bytes], keys: list[bytes], *,
-             cut: int = SNAP) -> heads.OpenedHeads:
+             cut: int = SNAP) -> truncated_frames.DecryptedFrameHeads:
     """What comes of frames of which so many bytes are captured."""
     pcap.write_frames(file, [pcap.CapturedFrame(1.0 + n, (RADIO + data)[:cut], len(RADIO + data))
                              for n, data in enumerate(frames)], pcap.RADIOTAP)
-    return heads.verify_heads(layer(cipher), [file], list(map(TemporalKey, keys)), [MAC], [ADDRESS])
+    return truncated_frames.verify_frame_heads(layer(cipher), [file], list(map(TemporalKey, keys)),
+                                               [MAC],
+                                               [ADDRESS])
 
 
 @pytest.mark.parametrize("cipher", BODIES)
@@ -156,8 +161,10 @@ def test_frames_of_several_stations_open_each_under_its_own(tmp_path: Path) -> N
     macs = [MAC, "02:00:00:00:a1:00"]
     for keys in ([TemporalKey(KEY[:16]), TemporalKey(bytes(16))],
                  [TemporalKey(bytes(16), other), TemporalKey(KEY[:16], STATION)]):
-        assert heads.verify_heads(layer("CCMP"), [file], keys, macs, [ADDRESS]).opened == 4
-    assert len(heads.verify_heads(layer("CCMP"), [file], keys[:1], macs, [ADDRESS]).closed) == 2
+        assert truncated_frames.verify_frame_heads(layer("CCMP"), [file], keys, macs,
+                                                   [ADDRESS]).opened == 4
+    assert len(truncated_frames.verify_frame_heads(layer("CCMP"), [file], keys[:1], macs,
+                                                   [ADDRESS]).closed) == 2
 
 
 def test_question_for_an_address_has_no_ipv4_header(tmp_path: Path) -> None:
@@ -189,9 +196,9 @@ def test_openssl_does_where_the_library_lacks(tmp_path: Path, cipher: str,
 
 def test_keys_are_expanded_as_the_standard_has_it() -> None:
     """IEEE 802.11i-2004, H.3 and H.4: the PRF, and a passphrase's master key."""
-    made = pairwise.expand_sha1(b"\x0b" * 20, b"prefix", b"Hi There", 64)
+    made = ciphers.expand_sha1(b"\x0b" * 20, b"prefix", b"Hi There", 64)
     assert made.hex().startswith("bcd4c650b30b9684951829e0d75f9d54b862175ed9f00606e17d8da35402ffee")
-    assert guessing.master_key("password", "IEEE").hex() == (
+    assert passphrase_guessing.master_key("password", "IEEE").hex() == (
         "f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e")
 
 
@@ -212,7 +219,7 @@ def test_stream_of_noise_fails_a_recorded_repetition(tmp_path: Path, noise: int)
                   for frame in pcap.read_frames(source, pcap.IEEE802_11)]
         pcap.write_frames(folder / "traffic-air.pcap", frames, pcap.RADIOTAP)
         known = replace(seen, folder=folder, link_keys=(f"wep:{recorded.WEP_KEY}",))
-        [check] = [check for check in evidence.check_link(link, known)
+        [check] = [check for check in layer_checks.check_link(link, known)
                    if check.check == "static WEP key in use"]
         assert check.ok is not spoils
         assert "open to a header of their length" in check.detail

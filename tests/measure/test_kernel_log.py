@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from measure.kernel_log import last_kill_message
+from measure.services.daemons import last_kill_message
 
 _LOG = """6,339,5140900,-;NET: Registered PF_INET6 protocol family
 4,1203,5523410,-;freeradius invoked oom-killer: gfp_mask=0x140cca, order=0, oom_score_adj=0

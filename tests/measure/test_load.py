@@ -23,8 +23,11 @@ import pytest
 from scipy import stats
 
 from conftest import PROJECT
-from measure.load import eap_tls, generator, instants, radius
-from measure.load.eap_tls import EAP_TLS, LENGTH, MORE, EapTlsError, EapTlsPeer
+from measure.cpu import clock as cpu_clock
+from measure.cpu.clock import MAX_AHEAD_S, InstantTimer
+from measure.load import eap_client, generator
+from measure.load.calibration_workload import INTERVAL_S
+from measure.load.eap_client import EAP_TLS, LENGTH_FLAG, MORE_FLAG, EapTlsError, EapTlsPeer
 from measure.load.generator import (
     FIRST_PORT,
     GIVE_UP_S,
@@ -32,10 +35,9 @@ from measure.load.generator import (
     LoadError,
     LoadGenerator,
     LoadTarget,
+    even_arrivals,
+    poisson_arrivals,
 )
-from measure.load.instants import MAX_AHEAD_S, InstantTimer
-from measure.load.schedule import even_arrivals, poisson_arrivals
-from measure.load.yardstick import BEAT_S
 
 _SECRET = b"secret"
 _FRAGMENT_BYTES = 500
@@ -72,14 +74,15 @@ class TlsServer:
         tls = self.context.wrap_bio(inner, outer, server_side=True)
         self._open.append(tls)
         waiting, requests, is_done = b"", 0, False
-        flags = eap_tls.START
+        flags = eap_client.START_FLAG
         while True:
             piece, waiting = waiting[:_FRAGMENT_BYTES], waiting[_FRAGMENT_BYTES:]
             requests += 1
-            answer = peer.answer_request(request(requests, flags | (MORE if waiting else 0), piece))
+            answer = peer.answer_request(request(requests, flags | (MORE_FLAG if waiting else 0),
+                                                 piece))
             flags = 0
-            inner.write(answer[10:] if answer[5] & LENGTH else answer[6:])
-            if waiting or answer[5] & MORE:
+            inner.write(answer[10:] if answer[5] & LENGTH_FLAG else answer[6:])
+            if waiting or answer[5] & MORE_FLAG:
                 continue
             if is_done:
                 return requests
@@ -96,7 +99,8 @@ class TlsServer:
 def request(identifier: int, flags: int, data: bytes) -> bytes:
     """An EAP-TLS request."""
     size = 6 + len(data)
-    return bytes((eap_tls.REQUEST, identifier, *size.to_bytes(2, "big"), EAP_TLS, flags)) + data
+    return bytes((eap_client.EAP_REQUEST, identifier, *size.to_bytes(2, "big"), EAP_TLS,
+                  flags)) + data
 
 
 def test_arrivals_are_poisson_and_repeatable() -> None:
@@ -113,11 +117,12 @@ def test_arrivals_are_poisson_and_repeatable() -> None:
 def test_a_request_is_signed_and_whole() -> None:
     """The Message-Authenticator is that of RFC 3579, and a long EAP packet comes back as it was."""
     eap = os.urandom(700)
-    made = radius.build_request(9, bytes(16), eap, user="load", state=b"state", calling="02",
-                                nas="10.0.0.1", secret=_SECRET)
+    made = eap_client.build_access_request(9, bytes(16), eap, user="load", state=b"state",
+                                           calling="02",
+                                           nas="10.0.0.1", secret=_SECRET)
     said = made[-16:]
     assert said == hmac.new(_SECRET, made[:-16] + bytes(16), "md5").digest()
-    packet = radius.parse_packet(made)
+    packet = eap_client.parse_radius_packet(made)
     assert packet is not None
     assert (packet.code, packet.identifier, packet.eap, packet.state) == (1, 9, eap, b"state")
 
@@ -127,13 +132,13 @@ def test_a_request_is_signed_and_whole() -> None:
                                   b"\x01\x02\x00\x17" + bytes(16) + b"\x4f\x09x"])
 def test_what_is_no_packet_is_refused(data: bytes) -> None:
     """Too short, longer than it came, an attribute without room or past the end."""
-    assert radius.parse_packet(data) is None
+    assert eap_client.parse_radius_packet(data) is None
 
 
 def test_a_peer_authenticates_and_resumes(pki: Path) -> None:
     """Both sides' chains of three pass in fragments; offered its session, the server takes it."""
     server = TlsServer(pki)
-    made = eap_tls.create_context(pki / "client" / "pki", "1.2")
+    made = eap_client.create_tls_context(pki / "client" / "pki", "1.2")
     first = EapTlsPeer(lambda: made, "client")
     assert first.identity()[5:] == b"client"
     long = server.authenticate(first)
@@ -151,7 +156,7 @@ def test_a_peer_refuses_a_server_of_another_authority(pki: Path, tmp_path: Path)
                    capture_output=True)
     with pytest.raises(EapTlsError, match="CERTIFICATE_VERIFY_FAILED"):
         TlsServer(pki).authenticate(EapTlsPeer(
-            lambda: eap_tls.create_context(tmp_path / "pki", "1.2"), "client"))
+            lambda: eap_client.create_tls_context(tmp_path / "pki", "1.2"), "client"))
 
 
 @pytest.fixture
@@ -169,7 +174,7 @@ def slow_server() -> Iterator[tuple[int, threading.Event]]:
                 data, whose = listening.recvfrom(4096)
             except TimeoutError:
                 continue
-            head = bytes((radius.ACCEPT, data[1], 0, 20))
+            head = bytes((eap_client.ACCESS_ACCEPT, data[1], 0, 20))
             digest = hashlib.md5(head + data[4:20] + _SECRET, usedforsecurity=False).digest()
             listening.sendto(head + digest, whose)
 
@@ -286,8 +291,8 @@ def test_who_wakes_up_late_sets_the_timer_earlier(monkeypatch: pytest.MonkeyPatc
     for learns, late in ((True, 0.1), (False, 1.0)):
         timer = InstantTimer(0.00008, learns=learns)
         monkeypatch.setattr(timer, "_library", SimpleNamespace(timerfd_settime=settime))
-        monkeypatch.setattr(instants.select, "select", woken)
-        monkeypatch.setattr(instants.time, "monotonic", clock)
+        monkeypatch.setattr(cpu_clock.select, "select", woken)
+        monkeypatch.setattr(cpu_clock.time, "monotonic", clock)
         began = []
         for _ in range(2000):
             due_s = now_s[0] + 0.01
@@ -302,19 +307,20 @@ def test_who_wakes_up_late_sets_the_timer_earlier(monkeypatch: pytest.MonkeyPatc
 
 def test_a_fixed_piece_of_work_is_timed_at_a_beat(tmp_path: Path) -> None:
     """As often as time allows, in order, until it is asked for; then it ends with who asked."""
-    with subprocess.Popen([sys.executable, "-m", "measure.load.yardstick"], cwd=PROJECT, text=True,
+    with subprocess.Popen([sys.executable, "-m", "measure.load.calibration_workload"], cwd=PROJECT,
+                          text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdin and program.stdout
         assert program.stdout.readline() == "ready\n"
         began_s = time.time()
-        time.sleep(20 * BEAT_S)
+        time.sleep(20 * INTERVAL_S)
         program.stdin.write(f"{tmp_path / 'seen.json'}\n")
         program.stdin.flush()
         assert program.stdout.readline() == "done\n"
         ended_s = time.time()
     seen = json.loads((tmp_path / "seen.json").read_text())
     when_s = [each[0] for each in seen]
-    assert 2 <= len(seen) <= (ended_s - began_s) / BEAT_S + 1
+    assert 2 <= len(seen) <= (ended_s - began_s) / INTERVAL_S + 1
     assert when_s == sorted(when_s) and began_s < when_s[0] < when_s[-1] < ended_s
     assert all(took_s > 0 for _, took_s in seen)
     assert program.returncode == 0

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from measure import macsec, pcap
-from measure.macsec import ProtectedFrame
-from measure.observed import Observed
-from measure.points import auth_points
+from measure.capture import pcap
+from measure.capture.tcpdump import auth_points
+from measure.checks import macsec
+from measure.checks.macsec import ProtectedFrame
+from measure.checks.observation import Observation
 from measure.services.macsec import is_secured
 from policies.layers import WireLayer
 from topologies.loader import load_scenario
@@ -96,20 +97,21 @@ def raw_values() -> dict[str, Any]:
     return said
 
 
-def observed(folder: Path, raw: dict[str, Any]) -> Observed:
+def observed(folder: Path, raw: dict[str, Any]) -> Observation:
     """A repetition at home, of M5-macsec in N2, by its files."""
-    return Observed(raw, {}, "02:00:00:00:a2:00", frozenset(), frozenset(), folder=folder,
-                    wires_key=bytes.fromhex(raw["cak"]))
+    return Observation(raw, {}, "02:00:00:00:a2:00", frozenset(), frozenset(), folder=folder,
+                       wires_key=bytes.fromhex(raw["cak"]))
 
 
 def failing(folder: Path, raw: dict[str, Any], layer: WireLayer = LAYER) -> set[str]:
     """The checks that do not hold."""
-    return {check.check for check in macsec.verify(layer, observed(folder, raw)) if not check.ok}
+    return {check.check for check in macsec.check_macsec(layer, observed(folder, raw))
+            if not check.ok}
 
 
 def test_a_protected_wire_is_proven() -> None:
     """By what a real wire, real kernels and real daemons left."""
-    checks = list(macsec.verify(LAYER, observed(RECORDED, raw_values())))
+    checks = list(macsec.check_macsec(LAYER, observed(RECORDED, raw_values())))
     assert [check.check for check in checks] == NAMES
     assert all(check.ok for check in checks), [c for c in checks if not c.ok]
 
@@ -197,7 +199,7 @@ def test_wire_that_loses_packets_leaves_numbers_out(
     raw = raw_values()
     spoil("auth-macsec.pcap", change)(copied(tmp_path), raw)
     seen = replace(observed(tmp_path, raw), wires_lose=lose)
-    assert {check.check for check in macsec.verify(LAYER, seen)
+    assert {check.check for check in macsec.check_macsec(LAYER, seen)
             if not check.ok} - {CARRIED} == fails
 
 

@@ -9,7 +9,9 @@ import pytest
 
 import made_up_captures
 import recorded
-from measure import evidence, injection, marked
+from measure.attacks import injection
+from measure.checks import layer_checks
+from measure.packets import truncated_frames
 from policies import LinkLayer
 
 STATION, CELL = "02:00:00:00:a2:00", "02:00:00:00:a0:00"
@@ -35,18 +37,18 @@ def test_only_what_is_marked_and_readable_counts(tmp_path: Path, data: bytes, co
     """Whatever its counter's size; without the mark it is another check's, and fails that."""
     file = made_up_captures.written(tmp_path / "a.pcap", [(1.0, data[:192])],
                                     made_up_captures.RADIOTAP)
-    assert marked.count_readable(file) == count
+    assert truncated_frames.count_readable(file) == count
 
 
 def test_a_capture_that_is_not_there_has_none(tmp_path: Path) -> None:
     """As of a repetition that broke off: that it is missing is said elsewhere."""
-    assert marked.count_readable(tmp_path / "none.pcap") == 0
+    assert truncated_frames.count_readable(tmp_path / "none.pcap") == 0
 
 
 @pytest.mark.parametrize("recording", ["P2", "P8", "P12"])
 def test_streams_that_are_encrypted_have_none(recording: str) -> None:
     """Recorded ones, long frames and short ones."""
-    assert marked.count_readable(recorded.path(recording, "traffic-air")) == 0
+    assert truncated_frames.count_readable(recorded.path(recording, "traffic-air")) == 0
 
 
 def test_one_long_frame_behind_its_mark_fails_the_check(tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_one_long_frame_behind_its_mark_fails_the_check(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         made_up_captures.written(folder / "traffic-air.pcap", frames, made_up_captures.RADIOTAP)
-        [check] = [check for check in evidence.check_link(layer, replace(seen, folder=folder))
+        [check] = [check for check in layer_checks.check_link(layer, replace(seen, folder=folder))
                    if check.check == "static WEP key in use"]
         assert check.ok == (name == "none")
         assert ("readable behind their mark" in check.detail) == (name == "one")

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import made_up_captures
-from measure import messages
+from measure.packets import messages
 
 SYN, ACK = 2, 16
 
@@ -19,9 +19,9 @@ def frame(ports: tuple[int, int], sequence: int, payload: bytes, flags: int = AC
     return bytes(14) + ip + tcp
 
 
-def capture(file: Path, frames: list[bytes]) -> messages.Traffic:
+def capture(file: Path, frames: list[bytes]) -> messages.CapturedMessages:
     """What a capture of these frames, a second apart, is read as."""
-    return messages.read_traffic(made_up_captures.written(file, enumerate(frames)))
+    return messages.read_messages(made_up_captures.written(file, enumerate(frames)))
 
 
 def test_a_message_in_pieces_is_one(tmp_path: Path) -> None:
@@ -64,12 +64,12 @@ def test_what_hosts_were_asked_is_at_the_client(tmp_path: Path) -> None:
         return {"point": name, "file": f"{name}.pcap"}
 
     captures = [said("asked-late", b"l", bytes(60)), said("asked-early", b"e"), said("early", b"x")]
-    seen = messages.read_by_point(captures, tmp_path, "client")
+    seen = messages.read_messages_by_point(captures, tmp_path, "client")
     assert [one.payload for one in seen["client"].messages] == [b"e", b"l"]
     assert len(seen["client"].packets) == 4
     assert seen["client"].opened_s == [0.0, 1.0]
     assert list(seen) == ["client", "early"]
-    assert messages.read_by_point(captures[2:], tmp_path, "early").keys() == {"early"}
+    assert messages.read_messages_by_point(captures[2:], tmp_path, "early").keys() == {"early"}
 
 
 def test_segment_that_overtakes_a_lost_one_is_not_lost(tmp_path: Path) -> None:

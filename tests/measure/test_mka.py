@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.keywrap import aes_key_wrap
 
-from measure import mka
+from measure.packets import mka
+from measure.packets.ciphers import compute_cmac
 
 CAK, CKN, MEMBER = bytes(range(16)), b"qop" + bytes(13), bytes(range(100, 112))
 SAK = bytes(range(200, 216))
@@ -23,7 +24,7 @@ def message(*sets: bytes, cak: bytes = CAK) -> bytes:
     body = sender + b"".join(each + bytes(-len(each) % 4) for each in sets)
     frame = (bytes.fromhex("0180c2000003") + bytes(6) + b"\x88\x8e\x03\x05"
              + (len(body) + 16).to_bytes(2, "big") + body)
-    return frame + mka._cmac(mka._derive_key(cak, b"IEEE8021 ICK", CKN), frame)
+    return frame + compute_cmac(mka._derive_key(cak, b"IEEE8021 ICK", CKN), frame)
 
 
 LIVE_PEERS = bytes((1, 0, 0, 16)) + bytes(16)

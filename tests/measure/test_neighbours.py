@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from measure.neighbours import set_neighbours
+from measure.agent.kernel_state import set_neighbours
 from topologies import shapes
 from topologies.loader import load_wire
 from topologies.model import Network

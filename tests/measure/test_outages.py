@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from measure import outages, pulse
-from measure.outages import Outage
+from measure.mobile_node import outages, udp_probe
+from measure.mobile_node.outages import Outage
 
 #: A datagram each 5 ms from 0 s on, of which numbers 10 to 29 are lost: nothing from 45 to 150 ms.
 ARRIVALS = [(number, number * 0.005) for number in range(60) if not 10 <= number < 30]
@@ -50,8 +50,8 @@ def test_both_directions_are_asked_of_a_repetition() -> None:
 def test_a_stream_that_keeps_its_address_sends_from_no_other() -> None:
     """Where a tunnel is to follow, the visited network's address would go past it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
-        peer.bind(("127.0.0.3", pulse.PORT))
-        end = pulse.Pulse("127.0.0.3", 1.0, "127.0.0.2")
+        peer.bind(("127.0.0.3", udp_probe.PORT))
+        end = udp_probe.UdpProbe("127.0.0.3", 1.0, "127.0.0.2")
         with end._socket:
             end._send_datagram()
-        assert peer.recvfrom(pulse.PAYLOAD_BYTES)[1] == ("127.0.0.2", pulse.PORT)
+        assert peer.recvfrom(udp_probe.PAYLOAD_BYTES)[1] == ("127.0.0.2", udp_probe.PORT)

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measure import iperf, kernel
-from measure.capture import parse_counts
-from measure.errors import MeasureError
+from measure.agent import kernel_state
+from measure.agent.errors import MeasureError
+from measure.capture.tcpdump import parse_counts
+from measure.services import iperf
 from recorded import AWAY, IDS, MAC, raw, text
 from xfrm_text import parse_xfrm_state
 
@@ -30,8 +31,8 @@ def test_kernel_tells_whether_a_station_may_send(flags: str | None, is_authorize
     if flags is not None:
         (stations / MAC).mkdir()
         (stations / MAC / "flags").write_text(flags)
-    assert kernel.is_authorized(cast("Any", None), "ap-a", "ap-a-wlan1", MAC,
-                                tmp_path) == is_authorized
+    assert kernel_state.is_authorized(cast("Any", None), "ap-a", "ap-a-wlan1", MAC,
+                                      tmp_path) == is_authorized
 
 
 def test_station_dump_has_the_recordings_fields() -> None:
@@ -47,8 +48,8 @@ def test_station_dump_has_the_recordings_fields() -> None:
 
 def test_sockets_of_an_iperf3_server() -> None:
     """Both connections of a stream, by their client's address and port; IPv4 written as such."""
-    assert kernel.parse_sockets(text("ss.txt")) == {"10.1.0.12:46874": 260277,
-                                                    "10.1.0.12:46864": 165}
+    assert kernel_state.parse_sockets(text("ss.txt")) == {"10.1.0.12:46874": 260277,
+                                                          "10.1.0.12:46864": 165}
 
 
 @pytest.mark.parametrize(("said", "expected"), [
@@ -56,7 +57,7 @@ def test_sockets_of_an_iperf3_server() -> None:
     ("0 0 10.1.0.1:5201 10.1.0.12:40000\n\t cubic wscale:9,9 rto:210\n", {"10.1.0.12:40000": 0})])
 def test_sockets_that_received_nothing(said: str, expected: dict[str, int]) -> None:
     """No connection, a count of none, and a connection that nothing came over yet."""
-    assert kernel.parse_sockets(said) == expected
+    assert kernel_state.parse_sockets(said) == expected
 
 
 # ip xfrm state -------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def test_tcp_goodput_is_the_receivers(policy: str) -> None:
     """TCP: the receiver's bytes over the receiver's time, and what was sent beside it."""
     report = raw(policy)["iperf_tcp"]
     received, sent = report["end"]["sum_received"], report["end"]["sum_sent"]
-    found = iperf.summarize(report)
+    found = iperf.summarize_report(report)
     assert found["goodput_bps"] == pytest.approx(received["bits_per_second"])
     assert found["bytes"] == received["bytes"] <= found["sent_bytes"] == sent["bytes"]
     assert found["duration_s"] == received["seconds"]
@@ -146,7 +147,7 @@ def test_udp_losses_add_up(policy: str) -> None:
     A receiver counts up to the last datagram that it got: of those lost after it, it knows nothing.
     """
     report = raw(policy)["iperf_udp"]
-    found = iperf.summarize(report)
+    found = iperf.summarize_report(report)
     payload = report["start"]["test_start"]["blksize"]
     assert found["bytes"] == (found["packets"] - found["lost_packets"]) * payload
     unknown = found["sent_bytes"] / payload - found["packets"]
@@ -161,6 +162,11 @@ def test_a_sender_looks_before_too_much_is_due(rate_bps: float, payload_bytes: i
                                                us: int) -> None:
     """Every 10 ms, or when 25 datagrams are due, half of a queue; at most once a millisecond."""
     assert iperf.pacing_us(rate_bps, payload_bytes) == us
+
+
+def test_sender_checks_by_queue_of_medium() -> None:
+    """Half of 256 datagrams of 1400 bytes at 900 Mbit/s are due after 1.6 ms."""
+    assert iperf.pacing_us(900e6, 1400, 256) == 1593
 
 
 def test_report_passes_the_check() -> None:
@@ -197,7 +203,7 @@ def test_nothing_received_is_no_crash() -> None:
     """A server that saw nothing reports 0 s; the rate is then 0."""
     report: dict[str, Any] = raw("P1")["iperf_tcp"]
     report["end"]["sum_received"] |= {"bytes": 0, "seconds": 0}
-    assert iperf.summarize(report)["goodput_bps"] == 0
+    assert iperf.summarize_report(report)["goodput_bps"] == 0
 
 
 @given(st.integers(1, 10**9), st.floats(0.001, 1000))
@@ -206,13 +212,14 @@ def test_goodput_is_bytes_over_seconds(received: int, seconds: float) -> None:
     report = {"end": {"sum_sent": {"bytes": received, "seconds": seconds},
                       "sum_received": {"bytes": received, "seconds": seconds,
                                        "bits_per_second": -1}}}
-    assert iperf.summarize(report)["goodput_bps"] == pytest.approx(received * 8 / seconds)
+    assert iperf.summarize_report(report)["goodput_bps"] == pytest.approx(received * 8 / seconds)
 
 
 class Client:
     """As much of a testbed as a stream needs: what is started there says a report's end."""
 
     for_streams = "/drained.so"
+    medium = None
 
     def __init__(self) -> None:
         self.loaded: list[str] = []
@@ -238,20 +245,20 @@ def test_only_tcp_waits_for_what_is_under_way() -> None:
 def test_processor_seconds_of_a_recording() -> None:
     """The first line's ticks of 10 ms, by use; lines of single processors do not count."""
     first = [int(word) for word in text("proc-stat.txt").splitlines()[0].split()[1:]]
-    found = kernel.processor_seconds(text("proc-stat.txt"))
+    found = kernel_state.processor_seconds(text("proc-stat.txt"))
     assert list(found) == ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"]
     assert list(found.values()) == [ticks / 100 for ticks in first[:8]]
 
 
 def test_processor_seconds_here_and_now_grow() -> None:
     """Read from the running kernel, time only goes forward."""
-    before = sum(kernel.processor_seconds().values())
-    assert 0 < before <= sum(kernel.processor_seconds().values())
+    before = sum(kernel_state.processor_seconds().values())
+    assert 0 < before <= sum(kernel_state.processor_seconds().values())
 
 
 def test_processor_seconds_of_a_process_are_its_own() -> None:
     """User and system time of this one, to a tick or two, as the system call has it."""
-    user_s, system_s = kernel.processor_seconds_of(os.getpid())
+    user_s, system_s = kernel_state.processor_seconds_of(os.getpid())
     times = os.times()
     assert user_s == pytest.approx(times.user, abs=0.1)
     assert system_s == pytest.approx(times.system, abs=0.1)
@@ -259,10 +266,10 @@ def test_processor_seconds_of_a_process_are_its_own() -> None:
 
 def test_work_of_nobody_is_of_all_kinds(tmp_path: Path) -> None:
     """The kernel's counts of the first node, whatever kind the work was; no file, no counts."""
-    assert kernel.harness_work(tmp_path) == {}
+    assert kernel_state.harness_work(tmp_path) == {}
     counting = tmp_path / "counting"
     counting.mkdir()
     (counting / "processor").write_text(
         "work_other_ns 4500000\nwork_public_key_ns 20\nwork_cipher_ns 0\nwork_hash_ns 3\n"
         "entries 597\nfaults 37\nframes_deferred 0\nbusy_until_ns 12\n")
-    assert kernel.harness_work(counting) == {"work_ns": 4500023, "entries": 597, "faults": 37}
+    assert kernel_state.harness_work(counting) == {"work_ns": 4500023, "entries": 597, "faults": 37}

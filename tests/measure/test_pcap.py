@@ -10,15 +10,15 @@ import pytest
 
 import made_up_captures
 import recorded
-from measure import fields, pcap
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
+from measure.capture import pcap, tshark
 
 
 def test_payloads_are_those_that_tshark_sees() -> None:
     """Registrations and IKE of a recording, with their times, byte for byte."""
     file = recorded.path("P12-R1", "auth-mn")
     for port in (434, 500):
-        seen = fields.read_fields(file, ("frame.time_epoch", "udp.payload"), f"udp.port == {port}")
+        seen = tshark.read_fields(file, ("frame.time_epoch", "udp.payload"), f"udp.port == {port}")
         payloads = pcap.udp_payloads(file, port)
         assert len(payloads) == len(seen) >= 2
         for (time_s, payload), (at, text) in zip(payloads, seen, strict=True):
@@ -30,7 +30,7 @@ def test_eapol_frames_are_those_that_tshark_sees() -> None:
     """EAP and keys, from the version on."""
     file = recorded.path("P8", "auth-mn")
     frames = [frame for _, frame in pcap.eapol_frames(file)]
-    types = [int(kind[0]) for kind in fields.read_fields(file, ("eapol.type",), "eapol")]
+    types = [int(kind[0]) for kind in tshark.read_fields(file, ("eapol.type",), "eapol")]
     assert [frame[1] for frame in frames] == types and len(types) == 17
 
 
@@ -73,7 +73,7 @@ def fragmented(path: Path, sizes: list[int], *, lost: int = -1) -> Path:
 def test_fragments_are_put_together_as_tshark_does(tmp_path: Path) -> None:
     """Whole packets, one fragment and several, byte for byte, at the last one's time."""
     file = fragmented(tmp_path / "x.pcap", [9, 1480, 1481, 24_613])
-    seen = fields.read_fields(file, ("frame.time_epoch", "data.data"),
+    seen = tshark.read_fields(file, ("frame.time_epoch", "data.data"),
                               "data.data && !ip.flags.mf == 1",
                               options=("-o", "ip.defragment:TRUE"))
     whole = list(pcap.ip_packets(pcap.read_frames(file), 253))

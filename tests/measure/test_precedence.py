@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from measure import precedence
+from measure.cpu import realtime_priority
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def proc(tmp_path: Path) -> Path:
 
 def test_a_family_is_all_threads_of_all_below(proc: Path) -> None:
     """Parents first; whoever looks on is left out, and nobody else's processes are in it."""
-    assert precedence.list_threads(1, proc=proc) == [1, 7, 2, 3, 4, 5]
-    assert precedence.list_threads(1, ["tcpdump"], proc) == [1, 7, 2, 3, 5]
-    assert precedence.list_threads(2, proc=proc) == [2, 3]
+    assert realtime_priority.list_threads(1, proc=proc) == [1, 7, 2, 3, 4, 5]
+    assert realtime_priority.list_threads(1, ["tcpdump"], proc) == [1, 7, 2, 3, 5]
+    assert realtime_priority.list_threads(2, proc=proc) == [2, 3]
 
 
 def test_the_kernels_workers_are_known_by_their_names(proc: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_kernels_workers_are_known_by_their_names(proc: Path) -> None:
         (proc / str(number) / "comm").write_text(f"{name}\n")
         (proc / str(number) / "stat").write_text(f"{number} ({name}) S {2 if number > 2 else 0} 0")
     (proc / "3" / "comm").write_text("child\n")
-    assert precedence.kernel_workers(proc) == [31, 32]
+    assert realtime_priority.kernel_workers(proc) == [31, 32]
 
 
 def test_our_own_threads_are_found() -> None:
@@ -48,7 +48,7 @@ def test_our_own_threads_are_found() -> None:
     beside = threading.Thread(target=over.wait)
     beside.start()
     try:
-        assert {os.getpid(), beside.native_id} <= set(precedence.list_threads(os.getpid()))
+        assert {os.getpid(), beside.native_id} <= set(realtime_priority.list_threads(os.getpid()))
     finally:
         over.set()
         beside.join()
@@ -63,13 +63,14 @@ def test_it_is_taken_back(proc: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             raise ProcessLookupError
         calls.append((thread, policy, parameter.sched_priority))
 
-    family = precedence.list_threads
-    monkeypatch.setattr(precedence, "kernel_workers", lambda: [77])
-    monkeypatch.setattr(precedence, "list_threads", lambda root, but=(): family(root, but, proc))
+    family = realtime_priority.list_threads
+    monkeypatch.setattr(realtime_priority, "kernel_workers", lambda: [77])
+    monkeypatch.setattr(realtime_priority, "list_threads", lambda root,
+                        but=(): family(root, but, proc))
     monkeypatch.setattr(os, "sched_setscheduler", schedule)
-    monkeypatch.setattr(precedence, "_SHARE", tmp_path / "share")
+    monkeypatch.setattr(realtime_priority, "_SHARE", tmp_path / "share")
     (tmp_path / "share").write_text("950000\n")
-    with suppress(KeyError), precedence.real_time_priority(1, ["tcpdump"]):
+    with suppress(KeyError), realtime_priority.real_time_priority(1, ["tcpdump"]):
         assert calls == [(77, os.SCHED_FIFO, 2)] + [
             (thread, os.SCHED_FIFO, 1) for thread in (1, 7, 2, 5)]
         assert (tmp_path / "share").read_text() == "-1"

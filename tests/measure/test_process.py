@@ -1,4 +1,4 @@
-"""Tests of measure.process with real small programs: ready, late, dead, stubborn, gone."""
+"""Tests of measure.agent.process with real small programs: ready, late, dead, stubborn, gone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
-from measure.errors import MeasureError
-from measure.process import Daemon
+from measure.agent.errors import MeasureError
+from measure.agent.process import Daemon
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_stop_signal_is_the_one_asked_for(log: Path) -> None:
 
 def test_stubborn_daemon_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who ignores SIGTERM is killed after a moment."""
-    monkeypatch.setattr("measure.process._STOP_S", 0.3)
+    monkeypatch.setattr("measure.agent.process._STOP_S", 0.3)
     script = ("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
               "print('ready', flush=True)\nwhile True: signal.pause()\n")
     daemon = start(["python3", "-c", script], log)
@@ -158,7 +158,7 @@ def test_stubborn_daemon_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_daemon_held_still_is_ended(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped process (the port check holds RADIUS so) does not survive."""
-    monkeypatch.setattr("measure.process._STOP_S", 0.3)
+    monkeypatch.setattr("measure.agent.process._STOP_S", 0.3)
     daemon = shell("echo ready; exec sleep 60", log).wait_ready()
     os.kill(daemon.pid, signal.SIGSTOP)
     daemon.stop()

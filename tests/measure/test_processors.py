@@ -1,4 +1,4 @@
-"""Tests of measure.processors: factors by kind of work, and who says what is of a kind."""
+"""Tests of measure.cpu.device_speeds: factors by kind of work, and who says what is of a kind."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from measure import processors
 from measure.charging import library
-from measure.errors import MeasureError
+from measure.cpu import device_speeds
 from topologies.device import STANDS_FOR, Device, Work
 from topologies.loader import load_device
 
@@ -29,14 +28,14 @@ def test_factors_are_ratios_of_the_same_operation() -> None:
     """Seconds of an operation and bytes a second are each divided by this machine's own."""
     work = figures(sha256_in_c={"bytes_per_s": 2.5e6}, aes_128_in_c={"bytes_per_s": 1e6},
                    rsa_1024_private={"seconds": 0.05})
-    assert processors.device_permille(work, OWN) == [100_000, 500_000, 100_000, 100_000]
+    assert device_speeds.device_permille(work, OWN) == [100_000, 500_000, 100_000, 100_000]
 
 
 def test_stated_factor_goes_before_an_operation() -> None:
     """Where a device says how many times slower it is at a kind, nothing is derived."""
     work = figures(sha256_in_c={"bytes_per_s": 2.5e6}, aes_128_in_c={"bytes_per_s": 1e6},
                    rsa_1024_private={"seconds": 0.05}, public_key={"factor": 7.0})
-    assert processors.device_permille(work, OWN)[list(STANDS_FOR).index("public-key")] == 7000
+    assert device_speeds.device_permille(work, OWN)[list(STANDS_FOR).index("public-key")] == 7000
 
 
 @pytest.mark.parametrize(("call", "constants"), [
@@ -48,9 +47,9 @@ def test_system_calls_cost_what_the_device_says(call: dict[str, float],
     The neutral device takes this machine's own, as real time has it.
     """
     own = {"entry_ns": 6500.0, "fault_ns": 9000.0}
-    assert processors.constants_ns({"system-call": call} if call else {}, own) == constants
+    assert device_speeds.constants_ns({"system-call": call} if call else {}, own) == constants
     neutral = {kind: {"factor": work.factor} for kind, work in load_device("today").work.items()}
-    assert processors.constants_ns(neutral, own) == (6500, 9000)
+    assert device_speeds.constants_ns(neutral, own) == (6500, 9000)
 
 
 @pytest.mark.parametrize("kind", STANDS_FOR)
@@ -60,9 +59,9 @@ def test_device_that_says_nothing_of_a_kind(kind: str) -> None:
                                      for other in STANDS_FOR if other != kind})
     assert device.missing_kinds() == [kind]
     with pytest.raises(KeyError, match=kind):
-        processors.device_permille({name: {"factor": work.factor} for name, work
-                                    in device.work.items()},
-                                   OWN)
+        device_speeds.device_permille({name: {"factor": work.factor} for name, work
+                                       in device.work.items()},
+                                      OWN)
 
 
 @pytest.mark.parametrize("name", ["strongarm-206", "xscale-400", "pentium4-2600", "today"])
@@ -110,9 +109,3 @@ if sys.argv[1] == "sign":
             env={**os.environ, "LD_PRELOAD": f"{kinds} {told}"})
         assert done.stderr == said
         assert (done.stdout == "1\n") == (does == "sign")
-
-
-def test_missing_compiler_is_said(tmp_path: Path) -> None:
-    """Without the library nobody could tell public-key work apart."""
-    with pytest.raises(MeasureError, match="C compiler"):
-        processors.write_kinds_library("", tmp_path)

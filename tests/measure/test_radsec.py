@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 import made_up_captures
-from measure import eap_keys, pcap, radsec, tls_records
-from measure.observed import Observed
+from measure.capture import pcap
+from measure.checks import radsec
+from measure.checks.observation import Observation
+from measure.packets import eap
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "radsec"
 CAPTURE, KEYS = RECORDED / "asked.pcap", (RECORDED / "asked-keys.txt").read_text().splitlines()
@@ -34,17 +36,17 @@ def written(file: Path, frames: list[pcap.CapturedFrame]) -> Path:
 def codes(file: Path, keys: list[str]) -> list[int]:
     """What kinds of messages are inside."""
     return [message.code for message
-            in radsec.parse_messages(tls_records.read_records(file, PORT, keys))]
+            in radsec.parse_radius_messages(radsec.read_tls_records(file, PORT, keys))]
 
 
 def test_messages_are_opened_with_the_servers_keys() -> None:
     """All of them, and the handshake before, in which both showed certificates."""
-    records = tls_records.read_records(CAPTURE, PORT, KEYS)
+    records = radsec.read_tls_records(CAPTURE, PORT, KEYS)
     assert all(record.suite for record in records)
-    assert {r.suite for r in records if r.kind == tls_records.APPLICATION_DATA} == {"AES-256-GCM"}
-    assert [message.code for message in radsec.parse_messages(records)] == CODES
+    assert {r.suite for r in records if r.kind == radsec.APPLICATION_DATA} == {"AES-256-GCM"}
+    assert [message.code for message in radsec.parse_radius_messages(records)] == CODES
     for is_servers in (True, False):
-        said = tls_records.handshake_messages([r for r in records if r.is_servers is is_servers])
+        said = radsec.handshake_messages([r for r in records if r.is_servers is is_servers])
         assert {11, 15, 20} <= {kind for kind, _ in said}
 
 
@@ -68,7 +70,8 @@ def test_what_is_changed_or_missing_is_not_opened(tmp_path: Path) -> None:
     flipped = [*frames[:last], pcap.CapturedFrame(frames[last].at_s, bytes(changed),
                                                   frames[last].wire_bytes), *frames[last + 1:]]
     for name, there in (("flipped", flipped), ("missing", frames[:place] + frames[place + 1:])):
-        records = tls_records.read_records(written(tmp_path / f"{name}.pcap", there), PORT, KEYS)
+        records = radsec.read_tls_records(written(tmp_path / f"{name}.pcap", there), PORT,
+                                          KEYS)
         assert not all(record.suite for record in records)
 
 
@@ -187,13 +190,13 @@ def test_connection_in_clear_beside_the_protected_one_fails(tmp_path: Path) -> N
 
 def failing(folder: Path, raw: dict[str, Any]) -> set[str]:
     """The checks that do not hold."""
-    return {check.check for check in radsec.verify(observed(folder, raw)) if not check.ok}
+    return {check.check for check in radsec.check_radsec(observed(folder, raw)) if not check.ok}
 
 
-def observed(folder: Path, raw: dict[str, Any]) -> Observed:
+def observed(folder: Path, raw: dict[str, Any]) -> Observation:
     """A repetition at home, of M5-radsec in N2, by its files."""
-    return Observed(raw, {}, "02:00:00:00:a2:00", macs=frozenset(), addresses=frozenset(),
-                    folder=folder)
+    return Observation(raw, {}, "02:00:00:00:a2:00", macs=frozenset(), addresses=frozenset(),
+                       folder=folder)
 
 
 INSIDE, CERTIFIED = "RADIUS inside TLS", "RadSec: mutual certificates"
@@ -207,12 +210,12 @@ def raw_values() -> dict[str, Any]:
 
 def test_a_repetition_in_the_guest_is_proven() -> None:
     """Seven questions and answers of EAP-TLS 1.3; who is at the connection's ends; the keys."""
-    inside, certified = radsec.verify(observed(RECORDED, raw_values()))
+    inside, certified = radsec.check_radsec(observed(RECORDED, raw_values()))
     assert inside.ok
     assert inside.detail.startswith("14 messages of RADIUS inside TLS 1.3 (AES-256-GCM), 1 of them")
     assert certified.ok
     assert certified.detail.endswith("ha-a to ap-a, ap-a to its server")
-    assert [len(session.receive) for session in radsec.session_keys(
+    assert [len(session.receive) for session in radsec.radsec_session_keys(
         RECORDED / "auth-wire.pcap", raw_values()["radsec_keys"])] == [32]
 
 
@@ -221,7 +224,7 @@ def by_udp(folder: Path, _raw: dict[str, Any]) -> None:
     wire = folder / "auth-wire.pcap"
     frames = list(pcap.read_frames(wire))
     packet = (bytes.fromhex("4500002400000000ff1100000a0100020a010001")
-              + struct.pack("!HHHH", 40000, eap_keys.PORT, 16, 0) + bytes(8))
+              + struct.pack("!HHHH", 40000, eap.RADIUS_PORT, 16, 0) + bytes(8))
     stray = pcap.CapturedFrame(frames[-1].at_s, bytes(12) + b"\x08\x00" + packet, 14 + len(packet))
     written(wire, [*frames, stray])
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import recorded
-from measure import dissect, ready
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
+from measure.capture import dissection, tshark, tshark_server
 
 pytestmark = pytest.mark.skipif(
     shutil.which("tshark") is None or shutil.which("cc") is None, reason="needs tshark and cc")
@@ -29,16 +29,16 @@ DEADLINE_S = 20.0
 @pytest.fixture(autouse=True)
 def of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test begins without one, and leaves none."""
-    kept = ready._Kept()
-    monkeypatch.setattr(ready, "_kept", kept)
+    kept = tshark_server._ServerHolder()
+    monkeypatch.setattr(tshark_server, "_server", kept)
     yield
     kept.stop()
 
 
-def there() -> ready.Ready:
+def there() -> tshark_server.StartedTshark:
     """The one that has been used."""
-    assert ready._kept.ready is not None
-    return ready._kept.ready
+    assert tshark_server._server.ready is not None
+    return tshark_server._server.ready
 
 
 def captures(recording: str) -> list[Path]:
@@ -48,13 +48,13 @@ def captures(recording: str) -> list[Path]:
 
 def text(recording: str, *keys: str, timeout_s: float = 60.0) -> str:
     """What tshark says of a recording with these keys."""
-    return dissect._run_tshark(captures(recording), keys, timeout_s)
+    return tshark._run_tshark(captures(recording), keys, timeout_s)
 
 
 def without(recording: str, *keys: str) -> str:
     """The same by a tshark that is started for it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ready, "_tshark_path", lambda: None)
+        patch.setattr(tshark_server, "_tshark_path", lambda: None)
         return text(recording, *keys)
 
 
@@ -89,12 +89,12 @@ def test_keys_come_to_a_copy_and_stay_with_it() -> None:
 
 def test_nothing_is_known_of_a_capture_before() -> None:
     """TLS messages of a second capture are put together as though there had been no first."""
-    first, _ = dissect.read_all_packets([recorded.path("P12", "auth-mn")] * 2)
-    again = dissect.read_packets(recorded.path("P12", "auth-mn"))
+    first, _ = dissection.read_all_packets([recorded.path("P12", "auth-mn")] * 2)
+    again = dissection.read_packets(recorded.path("P12", "auth-mn"))
     assert any(packet.tls_handshakes for packet in first)
     assert again == first
     pid = there()._process.pid
-    assert dissect.read_packets(recorded.path("P12", "auth-mn")) == first
+    assert dissection.read_packets(recorded.path("P12", "auth-mn")) == first
     assert there()._process.pid == pid
 
 
@@ -118,9 +118,10 @@ def test_one_that_is_killed_over_a_capture_is_no_end_of_the_capture(tmp_path: Pa
         os.kill(one._process.pid, signal.SIGSTOP)  # it is not to answer before it is killed
         killer = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -KILL {one._process.pid}"])
         with os.fdopen(ours, "rb") as input_, os.fdopen(theirs, "wb"):
-            done = ready.run_tshark([*one._process.args], ["wlan.enable_decryption:FALSE"], input_,
-                                    environment=os.environ | dissect.ENVIRONMENT,
-                                    timeout_s=DEADLINE_S)
+            done = tshark_server.run_tshark([*one._process.args], ["wlan.enable_decryption:FALSE"],
+                                            input_,
+                                            environment=os.environ | tshark.ENVIRONMENT,
+                                            timeout_s=DEADLINE_S)
         killer.wait()
         assert nothing.read() == b""
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
@@ -132,7 +133,7 @@ def test_one_that_hangs_is_given_up_and_ended() -> None:
     pid = there()._process.pid
     os.kill(pid, signal.SIGSTOP)
     with pytest.raises(MeasureError, match=r"took more than 0\.2 s for .*/auth-air\.pcap"):
-        dissect.read_packets(recorded.path(RECORDING, "auth-air"), timeout_s=0.2)
+        dissection.read_packets(recorded.path(RECORDING, "auth-air"), timeout_s=0.2)
     assert ends(pid)
     assert text(RECORDING) == without(RECORDING)
 
@@ -141,7 +142,7 @@ def test_a_preference_that_there_is_not_is_an_error() -> None:
     """Nothing is dissected otherwise than asked."""
     text(RECORDING)
     with recorded.path(RECORDING, "auth-air").open("rb") as file:
-        done = there().run(["wlan.no_such:1"], file, DEADLINE_S)
+        done = there().run_request(["wlan.no_such:1"], file, DEADLINE_S)
     assert done.returncode == 2
     assert done.stdout == ""
     assert "wlan.no_such:1" in done.stderr
@@ -151,8 +152,8 @@ def test_more_keys_than_a_request_holds() -> None:
     """They go to a tshark of its own, and the right one among them counts."""
     many = [f"wep:{number:026x}" for number in range(2000)]
     text(RECORDING)
-    with Path(os.devnull).open("rb") as file, pytest.raises(ready.NotReadyError):
-        there().run(dissect.decryption_options(many)[1::2], file, DEADLINE_S)
+    with Path(os.devnull).open("rb") as file, pytest.raises(tshark_server.TsharkServerError):
+        there().run_request(tshark.decryption_options(many)[1::2], file, DEADLINE_S)
     # Wireshark itself heeds 64 keys (MAX_ENCRYPTION_KEYS).
     assert text(RECORDING, RIGHT, *many) == text(RECORDING, RIGHT)
 
@@ -164,12 +165,12 @@ def test_where_there_is_none_tshark_is_started(
     """No compiler, a tshark that is a script, one that opens no capture: all is said the same."""
     said = without(RECORDING, RIGHT)
     if lacking == "compiler":
-        monkeypatch.setattr(ready, "_COMPILE", ("no-such-compiler",))
-        ready._compile_library.cache_clear()
+        monkeypatch.setattr(tshark_server, "_COMPILE", ("no-such-compiler",))
+        tshark_server._compile_library.cache_clear()
     elif lacking == "hook":
         (tmp_path / "empty.c").write_text("")
-        monkeypatch.setattr(ready, "_SOURCE", tmp_path / "empty.c")
-        ready._compile_library.cache_clear()
+        monkeypatch.setattr(tshark_server, "_SOURCE", tmp_path / "empty.c")
+        tshark_server._compile_library.cache_clear()
     else:
         tmp_path.chmod(0o755)
         script = tmp_path / "tshark"
@@ -178,21 +179,23 @@ def test_where_there_is_none_tshark_is_started(
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     try:
         assert text(RECORDING, RIGHT) == said
-        assert ready._kept.ready is None
+        assert tshark_server._server.ready is None
     finally:
-        ready._compile_library.cache_clear()
+        tshark_server._compile_library.cache_clear()
 
 
 def test_it_outlives_nobody() -> None:
     """However the process ends that asks it, over a capture too."""
-    program = ("import os, sys; from measure import dissect, ready; from pathlib import Path\n"
-               "dissect.read_packets(Path(sys.argv[1]))\n"
-               "print(ready._kept.ready._process.pid, flush=True)\n"
-               "ready._kept.ready.run(['wlan.enable_decryption:FALSE'], sys.stdin, 60.0)")
+    program = ("import os, sys; from measure.capture import dissection, tshark_server as ready\n"
+               "from pathlib import Path\n"
+               "dissection.read_packets(Path(sys.argv[1]))\n"
+               "print(ready._server.ready._process.pid, flush=True)\n"
+               "ready._server.ready.run_request(['wlan.enable_decryption:FALSE'], sys.stdin, 60.0)")
     with subprocess.Popen(
             [sys.executable, "-c", program, str(recorded.path(RECORDING, "auth-air"))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=os.environ | {"PYTHONPATH": str(Path(ready.__file__).parents[1])}) as asking:
+            env=os.environ | {
+                "PYTHONPATH": str(Path(tshark_server.__file__).parents[1])}) as asking:
         assert asking.stdout is not None
         pid = int(asking.stdout.readline())
         until = time.monotonic() + DEADLINE_S

@@ -1,4 +1,4 @@
-"""Tests of measure.record: whole or not at all, readable again, and older ones upgraded."""
+"""Tests of measure.records.record: whole or not at all, readable again, and older ones upgraded."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 
 import plans
 from conftest import PROJECT
-from fabricated import make
 from harness.engine import progress, recording
 from harness.engine.plan import Step
-from measure import record
-from measure.record import (
+from measure.records import record
+from measure.records.record import (
     SCHEMA,
     CheckRecord,
     Record,
@@ -30,10 +29,9 @@ from measure.record import (
     record_name,
 )
 from policies import Policy
-from studies import records as stored
-from studies.mobile import policy_level
-from studies.parts import Cell
-from studies.qop2007.body import Measured, PhaseRecord, StreamRecord
+from studies.contract import Cell
+from studies.policy_factors import policy_level
+from studies.qop2007.measurements import Measurements, PhaseRecord, StreamRecord
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -60,8 +58,8 @@ records = st.builds(
 def a_record(**changes: Any) -> Record:
     """A record of a repetition that was not measured, with changes."""
     plan = plans.plan_of("P1")
-    made = recording.unmeasured_record(plan, plan.all_steps()[0], "no reason", environment={},
-                                       attempt=1)
+    made = recording.make_unmeasured_record(plan, plan.all_steps()[0], "no reason", environment={},
+                                            attempt=1)
     return made.model_copy(update=changes)
 
 
@@ -98,7 +96,7 @@ def test_written_record_is_plain_json_with_the_documented_keys(tmp_path: Path) -
 def test_every_field_is_documented() -> None:
     """docs/records.md has a row for every field of a record and of its parts."""
     text = (PROJECT / "docs" / "records.md").read_text()
-    for part in (Record, StudyRecord, CheckRecord, Measured, PhaseRecord, StreamRecord):
+    for part in (Record, StudyRecord, CheckRecord, Measurements, PhaseRecord, StreamRecord):
         for name, field in part.model_fields.items():
             shown = "schema" if name == "schema_" else field.alias or name
             assert f"`{shown}`" in text, shown
@@ -159,7 +157,7 @@ def test_failed_write_keeps_the_earlier_record(
 _WRITER = """
 import sys
 from pathlib import Path
-from measure import record
+from measure.records import record
 made = record.read_record(Path(sys.argv[1]))
 print("writing", flush=True)
 for number in range(10**9):
@@ -287,8 +285,8 @@ def test_unmeasured_has_a_reason_and_nothing_else() -> None:
     """A repetition that never began is a failed record with its reason and circumstances."""
     plan = plans.plan_of("P8", repetitions=3)
     step = plan.all_steps()[-1]
-    made = recording.unmeasured_record(plan, step, "guest was killed", environment={"a": 1},
-                                       attempt=2)
+    made = recording.make_unmeasured_record(plan, step, "guest was killed", environment={"a": 1},
+                                            attempt=2)
     assert (made.status, made.reason, made.attempt) == ("failed", "guest was killed", 2)
     assert made.environment == {"a": 1} and made.name == "P8-N2-003" == step.name
     assert made.digests == {name: level.digest for name, level in step.cell.levels.items()}
@@ -301,7 +299,8 @@ def test_a_medium_of_the_users_is_kept_by_its_own_name(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yml"
     mine.write_text((PROJECT / "topologies" / "media" / "802.11g.yml").read_text())
     plan = plans.plan_of("P1", asked={"medium": str(mine)})
-    made = recording.unmeasured_record(plan, plan.all_steps()[0], "no", environment={}, attempt=1)
+    made = recording.make_unmeasured_record(plan, plan.all_steps()[0], "no", environment={},
+                                            attempt=1)
     assert made.asked["medium"] == "802.11g" and list(plan.manifest.media) == ["802.11g"]
     assert str(tmp_path) not in plan.manifest.model_dump_json() + made.model_dump_json()
     assert plan.digest == plans.plan_of("P1", asked={"medium": "802.11g"}).digest
@@ -317,82 +316,21 @@ def test_settings_that_no_check_covers_are_recorded_and_told() -> None:
     assert recording.list_unchecked(step.cell, []) == []
     paths = recording.list_unchecked(cell, [])
     assert paths == ["link.options.hostapd.wpa_group_rekey"]
-    assert recording.unmeasured_record(plan, Step(cell, 1), "no", environment={},
-                                       attempt=1).unchecked == paths
+    assert recording.make_unmeasured_record(plan, Step(cell, 1), "no", environment={},
+                                            attempt=1).unchecked == paths
     event = {"name": "P-N2-001", "status": "ok", "values": {}, "checks": 20, "attempt": 1,
              "exclusive": False, "unchecked": [*paths, "dot1x.tls.key"]}
-    assert progress.repetition_line(event, ()) == (
+    assert progress.format_repetition(event, ()) == (
         "P-N2-001: 20 checks hold, none covers hostapd's wpa_group_rekey, dot1x.tls.key")
 
 
-# Of schema 1 ----------------------------------------------------------------------------------
-
-
-def schema_1() -> dict[str, Any]:
-    """A record as it was written while there was one study."""
-    stream = {"goodput_bps": 4e6, "bytes": 10, "duration_s": 1.0, "iperf": {"packets": 2.0}}
-    return {"schema": 1, "policy": "P1", "scenario": "N2", "repetition": 3, "status": "ok",
-            "reason": "", "authentication_time_s": 0.5, "authentication_components_s": {"a": 0.5},
-            "authentication_sum": ["a"], "phases": [
-                {"name": "scan", "start_s": 0.0, "duration_s": 0.5, "packets": 2}],
-            "handoff": [], "tcp": stream, "udp": None,
-            "evidence": [{"check": "x", "ok": True, "detail": "y"}],
-            "environment": {"policy_sha256": "ab", "medium": "802.11g"}, "captures": [],
-            "attempt": 2, "elapsed_s": 3.5, "raw": {"stamps": {"start": 1.0}}}
-
-
-def test_a_record_of_schema_1_is_read_with_its_numbers(tmp_path: Path) -> None:
-    """What was flat is the study's body, the policy's digest one of the levels'."""
-    old = schema_1()
-    (tmp_path / "P1-N2-003.json").write_text(json.dumps(old))
-    entry = stored.read_record(tmp_path / "P1-N2-003.json")
-    assert entry.name == "P1-N2-003" and entry.schema_ == SCHEMA
-    assert (entry.study.id, entry.cell) == ("qop2007", {"policy": "P1", "scenario": "N2"})
-    assert entry.digests == {"policy": "ab"} and entry.environment == {"medium": "802.11g"}
-    assert entry.measured is not None
-    for name in ("authentication_time_s", "phases", "tcp", "udp", "authentication_sum"):
-        assert entry.measured[name] == old[name]
-    assert (entry.attempt, entry.elapsed_s, entry.raw) == (2, 3.5, old["raw"])
-    written = record.write_record(entry, tmp_path / "again")
-    assert record.read_record(written) == entry
-
-
-@pytest.mark.parametrize("change", [
-    {"tcp": {"goodput_bps": 1}}, {"latency_s": 1}, {"phases": {}}, {"udp": "quick"}])
-def test_a_record_of_schema_1_that_does_not_fit_is_one_line(change: dict[str, Any],
-                                                            tmp_path: Path) -> None:
-    """It names the file and the field, and nothing is lost."""
-    file = tmp_path / "P1-N2-003.json"
-    file.write_text(json.dumps(schema_1() | change))
-    with pytest.raises(RecordError, match=next(iter(change))) as caught:
-        stored.read_record(file)
-    assert str(caught.value).startswith(f"{file}: ") and "\n" not in str(caught.value)
-    assert file.exists()
-
-
-def test_a_missing_field_of_schema_1_is_named(tmp_path: Path) -> None:
-    """As for today's."""
-    document = schema_1()
-    del document["tcp"]
-    (tmp_path / "x.json").write_text(json.dumps(document))
-    with pytest.raises(RecordError, match="tcp: missing"):
-        stored.read_record(tmp_path / "x.json")
-
-
-def test_read_all_reads_both_schemas(tmp_path: Path) -> None:
-    """A folder that was gone on with holds some of each."""
-    (tmp_path / "P1-N2-003.json").write_text(json.dumps(schema_1()))
-    record.write_record(make("P1", 4), tmp_path)
-    entries, complaints = stored.read_all(tmp_path)
-    assert [entry.repetition for entry in entries] == [3, 4] and not complaints
-
-
-@pytest.mark.parametrize("module", ["studies.qop2007.judge", "measure.record", "measure.evidence",
+@pytest.mark.parametrize("module", ["studies.qop2007.judge", "measure.records.record",
+                                    "measure.checks.layer_checks",
                                     "topologies.loader", "topologies.model"])
 def test_imports_without_mininet(module: str) -> None:
     """What runs outside the machine needs neither Mininet nor anything else only a machine has."""
     code = ("import sys, importlib\n"
-            "for name in ('mininet', 'pyroute2', 'vici'):\n"
+            "for name in ('mininet', 'vici'):\n"
             "    sys.modules[name] = None\n"
             f"importlib.import_module({module!r})\n")
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from measure.errors import MeasureError
-from measure.registration import RegistrationDaemon
+from measure.agent.errors import MeasureError
+from measure.services.mobile_ip import RegistrationDaemon
 
 #: Answers each command with the next of these texts, the first at once; each in one piece.
 _PROGRAM = """
@@ -89,7 +89,7 @@ def test_a_wait_is_no_poll(tmp_path: Path) -> None:
     """It lasts by the kernel's own count, and not by the library's, which looks at a clock."""
     child = _PROGRAM.format(said=(json.dumps({"event": "ready"}),))
     waits = ("import os, subprocess, sys\nfrom pathlib import Path\n"
-             "from measure.registration import RegistrationDaemon\n"
+             "from measure.services.mobile_ip import RegistrationDaemon\n"
              f"argv, log = [sys.executable, '-c', {child!r}], Path({str(tmp_path / 'log')!r})\n"
              "start = lambda line, errors: subprocess.Popen(argv, stdin=line, stdout=line)\n"
              "made = RegistrationDaemon('mn', start, log)\nmade.wait_ready()\nos._exit(0)")

@@ -15,8 +15,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM
 
 import made_up_captures
 import recorded
-from measure import dissect, eap_keys, evidence, reopening, tkip
-from measure.dissect import Packet
+from measure.capture import dissection, tshark
+from measure.capture.tshark import Packet
+from measure.checks import layer_checks
+from measure.packets import ciphers, eap
 
 STATION, ACCESS_POINT, ROUTER = (bytes.fromhex(f"02000000{tail}") for tail in
                                  ("0001", "0002", "0003"))
@@ -36,7 +38,7 @@ def header(qos: bytes) -> bytes:
 def wep(vector: bytes, text: bytes = TEXT) -> bytes:
     """A frame under WEP-104."""
     check = zlib.crc32(text).to_bytes(4, "little")
-    return header(NO_QOS) + vector + b"\0" + eap_keys.rc4(vector + KEY[:13], text + check)
+    return header(NO_QOS) + vector + b"\0" + eap.rc4(vector + KEY[:13], text + check)
 
 
 def numbered(cipher: Callable[[bytes, bytes, bytes], bytes], number: int,
@@ -66,14 +68,14 @@ def mixed(number: int) -> bytes:
     high, low, text = number >> 16, number & 0xFFFF, TEXT + bytes(8)
     counter = bytes((low >> 8, (low >> 8 | 0x20) & 0x7F, low & 0xFF, 0x20))
     check = zlib.crc32(text).to_bytes(4, "little")
-    return header(NO_QOS) + counter + high.to_bytes(4, "little") + eap_keys.rc4(
-        tkip.frame_key(KEY, ACCESS_POINT, number), text + check)
+    return header(NO_QOS) + counter + high.to_bytes(4, "little") + eap.rc4(
+        ciphers.frame_key(KEY, ACCESS_POINT, number), text + check)
 
 
 def mistaken_wep() -> bytes:
     """A frame under WEP whose ciphertext is what tshark looks for: its text has been chosen so."""
     vector, place = bytes((2, 2, 3)), 14
-    stream = eap_keys.rc4(vector + KEY[:13], bytes(place + 2))
+    stream = eap.rc4(vector + KEY[:13], bytes(place + 2))
     text = TEXT[:place] + bytes(a ^ 0xAA for a in stream[place:]) + TEXT[place + 2:]
     return wep(vector, text)
 
@@ -101,8 +103,8 @@ def read(folder: Path, frames: Sequence[bytes], keys: Sequence[str], radio: byte
     file = made_up_captures.written(
         folder / "air.pcap", [(1.5, radio + frame) for frame in frames],
         made_up_captures.RADIOTAP if radio else made_up_captures.IEEE802_11)
-    [alone] = dissect.read_uncorrected([file], keys)
-    return alone, dissect.read_packets(file, keys)
+    [alone] = tshark.read_uncorrected([file], keys)
+    return alone, dissection.read_packets(file, keys)
 
 
 def each(folder: Path, frames: Mapping[str, bytes], keys: Sequence[str], radio: bytes = RADIO,
@@ -151,14 +153,14 @@ def test_a_frame_that_tshark_mistakes_opens(
     radio, seen = mistaken
     alone, packet = seen[name]
     assert alone.is_mesh and not alone.has_llc
-    assert evidence.frame_counter(cipher, alone) != counter
+    assert layer_checks.frame_counter(cipher, alone) != counter
     assert packet.has_llc and packet.protected and not packet.is_mesh
-    assert evidence.frame_counter(cipher, packet) == counter
+    assert layer_checks.frame_counter(cipher, packet) == counter
     assert (packet.length, packet.captured) == (len(radio + frame),) * 2
     assert (packet.time_s, packet.ip_bytes, packet.radiotap_bytes) == (
         alone.time_s, 0x54, alone.radiotap_bytes)
     assert (packet.transmitter, packet.receiver) == (alone.transmitter, alone.receiver)
-    assert evidence.describe_decryption([packet], "the key")[0]
+    assert layer_checks.describe_decryption([packet], "the key")[0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -169,8 +171,8 @@ def test_under_another_key_it_stays_closed(
     *_, cipher, counter = CASES[name]
     _, packet = otherwise[name]
     assert packet.protected and not packet.has_llc and not packet.ip_src
-    assert evidence.frame_counter(cipher, packet) == counter
-    assert not evidence.describe_decryption([packet], "the key")[0]
+    assert layer_checks.frame_counter(cipher, packet) == counter
+    assert not layer_checks.describe_decryption([packet], "the key")[0]
 
 
 @pytest.mark.parametrize("which", [*(f"{name} -1" for name in CASES),
@@ -181,14 +183,14 @@ def test_a_frame_that_was_altered_stays_closed(
     """One bit of what its check is of: its receiver's address, or its last byte."""
     _, packet = altered[which]
     assert packet.protected and not packet.has_llc
-    assert not evidence.describe_decryption([packet], "the key")[0]
+    assert not layer_checks.describe_decryption([packet], "the key")[0]
 
 
 @pytest.mark.parametrize(("number", "key"), [
     (0, "00200033ea8d2f60ca6d1374234a660b"), (1, "00200190ffdc314389a9d9d074fd20aa")])
 def test_tkip_mixes_as_published(number: int, key: str) -> None:
     """The first test vectors of IEEE 802.11 (J.4.1), by their temporal key and sender."""
-    assert tkip.frame_key(bytes(range(16)), bytes.fromhex("102233445566"), number).hex() == key
+    assert ciphers.frame_key(bytes(range(16)), bytes.fromhex("102233445566"), number).hex() == key
 
 
 def test_what_only_says_that_it_is_encrypted_stays_closed(tmp_path: Path) -> None:
@@ -197,7 +199,7 @@ def test_what_only_says_that_it_is_encrypted_stays_closed(tmp_path: Path) -> Non
     [alone], [packet] = read(tmp_path, [header(NO_QOS) + body], [f"tk:{KEY[:16].hex()}"])
     assert alone.is_mesh
     assert not packet.has_llc and not packet.ip_src
-    assert not evidence.describe_decryption([packet], "the key")[0]
+    assert not layer_checks.describe_decryption([packet], "the key")[0]
 
 
 def test_a_frame_that_was_cut_short_counts_and_is_not_tried(tmp_path: Path) -> None:
@@ -206,9 +208,9 @@ def test_a_frame_that_was_cut_short_counts_and_is_not_tried(tmp_path: Path) -> N
     data = made_up_captures.pcap([(1.5, frame[:60])], made_up_captures.IEEE802_11)
     file = tmp_path / "air.pcap"
     file.write_bytes(data[:36] + len(frame).to_bytes(4, "little") + data[40:])
-    [packet] = dissect.read_packets(file, [key])
+    [packet] = dissection.read_packets(file, [key])
     assert (packet.length, packet.captured) == (len(frame), 60)
-    assert evidence.frame_counter(cipher, packet) == counter
+    assert layer_checks.frame_counter(cipher, packet) == counter
     assert packet.protected and not packet.has_llc
 
 
@@ -217,11 +219,11 @@ def test_every_recorded_frame_is_the_same_packet_by_tshark_and_here(recording: s
     """Each taken for a mistaken one: what tshark opens opens here, and shows the same of itself."""
     files = [recorded.path(recording, name) for name in ("auth-air", "traffic-air")]
     key = f"wep:{recorded.WEP_KEY}"
-    by_tshark = dissect.read_uncorrected(files, [key])
+    by_tshark = tshark.read_uncorrected(files, [key])
     here = [[replace(packet, is_mesh=packet.is_data and packet.protected) for packet in seen]
             for seen in by_tshark]
     assert sum(packet.is_mesh for seen in here for packet in seen) > 40
-    reopening.correct_packets(files, here, [key])
+    dissection.correct_packets(files, here, [key])
     assert here == by_tshark
     assert (recording == "P2") == any(p.protected and p.has_llc for seen in here for p in seen)
 
@@ -233,6 +235,6 @@ def test_temporal_key_of_tkip_opens_what_tshark_leaves_closed(tmp_path: Path, ke
     """A companion's frames, whose key its kernel told; another key opens none."""
     file = made_up_captures.written(tmp_path / "air.pcap", [(1.0, RADIO + mixed(0x71))],
                                     made_up_captures.RADIOTAP)
-    [[packet]] = dissect.read_all_packets([file], [f"tk:{key.hex()}"])
+    [[packet]] = dissection.read_all_packets([file], [f"tk:{key.hex()}"])
     assert (packet.has_llc, packet.protected) == (is_open, True)
     assert packet.tkip_iv

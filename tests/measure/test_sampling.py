@@ -11,7 +11,7 @@ import pytest
 import recorded
 from guest.boot import boot_guest
 from guest.image import ensure_image
-from measure import dissect, sampling
+from measure.capture import dissection, tcpdump
 
 RECORDED = recorded.FOLDER
 #: Recorded sessions by what their policy has: a link layer that encrypts, IPsec.
@@ -24,8 +24,8 @@ CLEAR, TUNNELLED = (False, False), (False, True)
 @pytest.mark.parametrize("has_link", [False, True])
 def test_whole_captures_leave_nothing_out_but_acknowledgements(*, has_link: bool,
                                                                has_ipsec: bool) -> None:
-    assert sampling.air_filter(1, has_link=has_link, has_ipsec=has_ipsec) == sampling.NO_CONTROL
-    assert sampling.wire_filter(1, has_ipsec=has_ipsec) == ""
+    assert tcpdump.air_filter(1, has_link=has_link, has_ipsec=has_ipsec) == tcpdump.NO_CONTROL
+    assert tcpdump.wire_filter(1, has_ipsec=has_ipsec) == ""
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 continue
             shutil.copyfile(found, job / f"{point}-{session}.pcap")
             for has_link, has_ipsec in sorted(set(KINDS.values())):
-                expression = sampling.air_filter(16, has_link=has_link, has_ipsec=has_ipsec) \
-                    if point == "air" else sampling.wire_filter(16, has_ipsec=has_ipsec)
+                expression = tcpdump.air_filter(16, has_link=has_link, has_ipsec=has_ipsec) \
+                    if point == "air" else tcpdump.wire_filter(16, has_ipsec=has_ipsec)
                 name = f"{point}-{session}-{has_link:d}{has_ipsec:d}.pcap"
                 lines.append(f"tcpdump -r /host/{point}-{session}.pcap -w /host/{name} "
                              f"'{expression}' 2>/dev/null || exit 1")
@@ -59,7 +59,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def counted(folder: Path, point: str, session: str, kind: tuple[bool, bool]) -> tuple[int, int]:
     """Data packets in a recorded capture, and what is left of them under a policy's filter."""
     has_link, has_ipsec = kind
-    before, after = dissect.read_all_packets([
+    before, after = dissection.read_all_packets([
         folder / f"{point}-{session}.pcap",
         folder / f"{point}-{session}-{has_link:d}{has_ipsec:d}.pcap"])
     if point == "air":

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import wait_until
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
+from measure.agent.workload import Site, load_workload
 from measure.services import mobile_ip
-from measure.services.daemons import Daemons
-from measure.services.starting import Starter, order_by_needs
-from measure.workload import Site, load_workload
+from measure.services.daemons import DaemonService, ServiceStarter, order_services
 from topologies.model import Interface, Network, Node
 
 
@@ -53,7 +52,7 @@ def test_those_without_needs_start_side_by_side() -> None:
     journal: list[str] = []
     services = [Noted("tunnel", ["charon"], journal), Noted("charon", [], journal),
                 Noted("radius", [], journal)]
-    with Starter(services):
+    with ServiceStarter(services):
         assert journal == ["start charon", "start radius", "ready charon", "ready radius",
                            "start tunnel", "ready tunnel"]
         del journal[:]
@@ -66,7 +65,7 @@ def test_a_failure_leaves_nothing_running(fails: str) -> None:
     journal: list[str] = []
     services = [Noted("a", [], journal), Noted("b", [], journal, fails), Noted("c", [], journal),
                 Noted("d", ["a"], journal)]
-    with pytest.raises(MeasureError, match="b would not"), Starter(services):
+    with pytest.raises(MeasureError, match="b would not"), ServiceStarter(services):
         pytest.fail("nothing may run")
     started = [line.split()[1] for line in journal if line.startswith("start")]
     stopped = [line.split()[1] for line in journal if line.startswith("stop")]
@@ -78,13 +77,13 @@ def test_what_is_withheld_does_not_run() -> None:
     """A negative control leaves a service out; who needs it starts without it."""
     journal: list[str] = []
     services = [Noted("radius", [], journal), Noted("client", ["radius"], journal)]
-    with Starter(services, {"radius"}):
+    with ServiceStarter(services, {"radius"}):
         assert journal == ["start client", "ready client"]
 
 
 def test_withheld_service_that_does_not_exist_is_refused() -> None:
     with pytest.raises(MeasureError, match="leaves out diameter, which is no service"):
-        Starter([Noted("radius", [], [])], {"diameter"})
+        ServiceStarter([Noted("radius", [], [])], {"diameter"})
 
 
 @pytest.mark.parametrize(("needs", "reason"), [
@@ -95,7 +94,7 @@ def test_withheld_service_that_does_not_exist_is_refused() -> None:
 def test_needs_that_cannot_be_met(needs: dict[str, list[str]], reason: str) -> None:
     """A circle and a name that nobody has are said in one line, before anything starts."""
     journal: list[str] = []
-    with pytest.raises(MeasureError) as caught, Starter(
+    with pytest.raises(MeasureError) as caught, ServiceStarter(
             [Noted(name, of, journal) for name, of in needs.items()]):
         pytest.fail("nothing may run")
     assert caught.value.reason == reason
@@ -105,7 +104,7 @@ def test_needs_that_cannot_be_met(needs: dict[str, list[str]], reason: str) -> N
 def test_two_services_of_one_name() -> None:
     """A name stands for one service, or needs would be ambiguous."""
     with pytest.raises(MeasureError, match="two services are called a"):
-        order_by_needs([Noted("a", [], []), Noted("a", [], [])])
+        order_services([Noted("a", [], []), Noted("a", [], [])])
 
 
 @given(st.dictionaries(st.integers(0, 9), st.sets(st.integers(0, 9), max_size=4), max_size=10))
@@ -113,7 +112,7 @@ def test_everybody_comes_after_what_it_needs(graph: dict[int, set[int]]) -> None
     """Whatever needs what (without circles), each service is in a later wave than its needs."""
     services = [Noted(str(number), [str(need) for need in needs if need < number
                                     and need in graph], []) for number, needs in graph.items()]
-    placed = {service.name: wave for wave, group in enumerate(order_by_needs(services))
+    placed = {service.name: wave for wave, group in enumerate(order_services(services))
               for service in group}
     assert placed.keys() == {service.name for service in services}
     for service in services:
@@ -131,7 +130,7 @@ class Here:
         return list(argv)
 
 
-class Sleepers(Daemons):
+class Sleepers(DaemonService):
     """A real process for every node that has the file."""
 
     name = "sleeper"
@@ -156,7 +155,7 @@ def test_a_daemon_runs_where_its_file_is(tmp_path: Path) -> None:
     (here.mount / "two").mkdir(parents=True)
     (here.mount / "two" / "sleeper.conf").touch()
     sleepers = Sleepers(here)
-    with Starter([sleepers]):
+    with ServiceStarter([sleepers]):
         assert list(sleepers.daemons) == ["two"]
         process = sleepers.daemons["two"].process
         assert process.poll() is None
@@ -187,8 +186,8 @@ def test_a_daemon_is_held_still(named: tuple[str, ...], states: dict[str, str],
         return wanted == {node: Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(") ")[2][0]
                           for node, daemon in sleepers.daemons.items()}
 
-    with Starter([sleepers]):
-        with sleepers.suspended(named):
+    with ServiceStarter([sleepers]):
+        with sleepers.suspend_daemon(named):
             wait_until(lambda: become(states))
         wait_until(lambda: become(dict.fromkeys(states, "S")))
 

@@ -1,4 +1,7 @@
-"""Tests of measure.session: commands in their order, what is told to a repetition, what it says."""
+"""Tests of measure.agent.worker.
+
+Commands in their order, what is told to a repetition, what it says.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,15 @@ from typing import Any
 
 import pytest
 
-from measure import clock, kernel
-from measure.session import Files, Inbox, Lines, RepetitionSession, Source
+from measure.agent import kernel_state
+from measure.agent.worker import (
+    CommandQueue,
+    CommandSource,
+    FileCommands,
+    RepetitionSession,
+    StreamCommands,
+)
+from measure.cpu import clock
 
 
 class Pipe:
@@ -48,17 +58,18 @@ class Folder:
 
 
 @pytest.fixture(params=["lines", "files"])
-def line(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pipe | Folder, Source]]:
+def line(request: pytest.FixtureRequest,
+         tmp_path: Path) -> Iterator[tuple[Pipe | Folder, CommandSource]]:
     """Where commands are written, and where they are read."""
     if request.param == "files":
-        yield Folder(tmp_path), Files(tmp_path)
+        yield Folder(tmp_path), FileCommands(tmp_path)
         return
     pipe = Pipe()
-    yield pipe, Lines(pipe.reading)
+    yield pipe, StreamCommands(pipe.reading)
     os.close(pipe.reading)
 
 
-def test_commands_come_in_order(line: tuple[Pipe | Folder, Source]) -> None:
+def test_commands_come_in_order(line: tuple[Pipe | Folder, CommandSource]) -> None:
     """What was written first is taken first; without anything there, taking does not wait."""
     writer, source = line
     assert source.take_command(wait=False) is None
@@ -68,7 +79,7 @@ def test_commands_come_in_order(line: tuple[Pipe | Folder, Source]) -> None:
     assert source.take_command(wait=False) is None
 
 
-def test_waiting_ends_with_a_command(line: tuple[Pipe | Folder, Source]) -> None:
+def test_waiting_ends_with_a_command(line: tuple[Pipe | Folder, CommandSource]) -> None:
     """A command that comes later is what a waiting worker goes on with."""
     writer, source = line
     later = threading.Timer(0.05, writer.write, [{"do": "stop"}])
@@ -77,10 +88,10 @@ def test_waiting_ends_with_a_command(line: tuple[Pipe | Folder, Source]) -> None
     later.join()
 
 
-def test_what_is_told_passes_what_waits(line: tuple[Pipe | Folder, Source]) -> None:
+def test_what_is_told_passes_what_waits(line: tuple[Pipe | Folder, CommandSource]) -> None:
     """A repetition takes what is told to it; other commands keep their order for later."""
     writer, source = line
-    inbox = Inbox(source)
+    inbox = CommandQueue(source)
     writer.write({"do": "shell", "n": 1}, {"do": "tell", "level": 3}, {"do": "stop"},
                  {"do": "tell", "level": 4})
     assert list(inbox.take_messages()) == [{"level": 3}, {"level": 4}]
@@ -91,11 +102,11 @@ def test_what_is_told_passes_what_waits(line: tuple[Pipe | Folder, Source]) -> N
 
 
 def test_what_was_told_to_an_earlier_repetition_is_dropped(
-    line: tuple[Pipe | Folder, Source],
+    line: tuple[Pipe | Folder, CommandSource],
 ) -> None:
     """A command that came too late is neither taken by the next repetition nor by the worker."""
     writer, source = line
-    inbox = Inbox(source)
+    inbox = CommandQueue(source)
     writer.write({"do": "tell", "level": 3}, {"do": "measure"})
     assert next(iter(inbox)) == {"do": "measure"}
     writer.write({"do": "tell", "level": 4})
@@ -106,7 +117,7 @@ def test_what_was_told_to_an_earlier_repetition_is_dropped(
 def test_half_a_line_is_no_command() -> None:
     """A line that is still being written is waited for, also while a repetition looks for more."""
     pipe = Pipe()
-    source = Lines(pipe.reading)
+    source = StreamCommands(pipe.reading)
     pipe.write(text='{"do": ')
     assert source.take_command(wait=False) is None
     pipe.write(text='"stop"}\n')
@@ -118,17 +129,17 @@ def test_the_end_of_input_ends_the_commands() -> None:
     pipe = Pipe()
     pipe.write({"do": "tell", "level": 3})
     pipe.end()
-    inbox = Inbox(Lines(pipe.reading))
+    inbox = CommandQueue(StreamCommands(pipe.reading))
     assert list(inbox.take_messages()) == [{"level": 3}]
     assert list(inbox) == []
     assert list(inbox.take_messages()) == []
 
 
-def test_events_say_when(line: tuple[Pipe | Folder, Source],
+def test_events_say_when(line: tuple[Pipe | Folder, CommandSource],
                          capsys: pytest.CaptureFixture[str]) -> None:
     """Reports, the word that others may share, and each command taken: one event each, in order."""
     writer, source = line
-    session = RepetitionSession(Inbox(source))
+    session = RepetitionSession(CommandQueue(source))
     session.stamp("start")
     session.report("level", value=2)
     session.report_shareable()
@@ -145,9 +156,9 @@ def test_events_say_when(line: tuple[Pipe | Folder, Source],
     assert times == sorted(times)
 
 
-def test_a_part_has_raw_values_of_its_own(line: tuple[Pipe | Folder, Source]) -> None:
+def test_a_part_has_raw_values_of_its_own(line: tuple[Pipe | Folder, CommandSource]) -> None:
     """What a part stamps and leaves is kept by its name, in order, and moves nothing else."""
-    session = RepetitionSession(Inbox(line[1]))
+    session = RepetitionSession(CommandQueue(line[1]))
     for name in ("first", "second"):
         part = session.create_part(name)
         part.stamp("start")
@@ -163,23 +174,24 @@ def test_a_part_has_raw_values_of_its_own(line: tuple[Pipe | Folder, Source]) ->
     assert "set back" in clock.describe_clock_step(session.raw)
 
 
-def test_company_is_divided_out_before_what_is_timed(line: tuple[Pipe | Folder, Source]) -> None:
+def test_company_is_divided_out_before_what_is_timed(line: tuple[Pipe | Folder,
+                                                                 CommandSource]) -> None:
     """Parts do it by the same; by other clocks there is nothing to do."""
     divided: list[str] = []
-    session = RepetitionSession(Inbox(line[1]), lambda: divided.append("once"))
+    session = RepetitionSession(CommandQueue(line[1]), lambda: divided.append("once"))
     session.before_timing()
     session.create_part("first").before_timing()
     assert divided == ["once"] * 2
-    RepetitionSession(Inbox(line[1])).before_timing()
+    RepetitionSession(CommandQueue(line[1])).before_timing()
     assert divided == ["once"] * 2
 
 
 def test_whoever_does_not_ask_has_company_divided_out_before_its_first_stamp(
-    line: tuple[Pipe | Folder, Source],
+    line: tuple[Pipe | Folder, CommandSource],
 ) -> None:
     """Once, and not again where it was asked for before."""
     divided: list[str] = []
-    session = RepetitionSession(Inbox(line[1]), lambda: divided.append("once"))
+    session = RepetitionSession(CommandQueue(line[1]), lambda: divided.append("once"))
     session.stamp("start")
     session.stamp("end")
     assert divided == ["once"]
@@ -190,15 +202,15 @@ def test_whoever_does_not_ask_has_company_divided_out_before_its_first_stamp(
 
 
 def test_stamps_have_what_was_computed_for_nothing(
-    line: tuple[Pipe | Folder, Source], monkeypatch: pytest.MonkeyPatch,
+    line: tuple[Pipe | Folder, CommandSource], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By the processor clock each stamp has the harness' work so far; by others there is none."""
-    session = RepetitionSession(Inbox(line[1]))
+    session = RepetitionSession(CommandQueue(line[1]))
     session.stamp("start")
     assert "harness_work" not in session.raw
     counted = [{"work_ns": 5, "entries": 2, "faults": 1}, {"work_ns": 9, "entries": 3, "faults": 1}]
     left = iter(counted)
-    monkeypatch.setattr(kernel, "harness_work", lambda: next(left))
+    monkeypatch.setattr(kernel_state, "harness_work", lambda: next(left))
     session.stamp("link")
     session.stamp("end")
     assert session.raw["harness_work"] == dict(zip(("link", "end"), counted, strict=True))

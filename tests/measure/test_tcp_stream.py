@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measure.tcp_stream import TcpStream, stream_offset
+from measure.packets.messages import TcpStream, stream_offset
 
 TEXT = bytes(range(256)) * 4
 

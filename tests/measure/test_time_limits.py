@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from measure import iperf, path_mtu, time_limits
-from measure.errors import MeasureError
-from measure.time_limits import RetryTimer, TimeLimits, exchanges_s, required_tries, tcp_s
+from measure.agent import time_limits
+from measure.agent.errors import MeasureError
+from measure.agent.time_limits import RetryTimer, TimeLimits, exchanges_s, required_tries, tcp_s
+from measure.services import iperf
 from topologies import paths
-from topologies.coverage import out_of_reach
 from topologies.loader import load_medium, load_scenario, load_wire
 from topologies.model import Link, Scenario
-from topologies.paths import NetworkPath
+from topologies.paths import NetworkPath, explain_unreachable
 
 AIR = load_medium("802.11b-short")
 
@@ -198,19 +198,19 @@ class Path600:
 def test_the_largest_packet_is_found(takes: int) -> None:
     """By a dozen echoes."""
     node = Path600(takes)
-    assert path_mtu.largest_packet(node, "a2", "10.1.0.1", 1.0) == takes  # type: ignore[arg-type]
+    assert iperf.largest_packet(node, "a2", "10.1.0.1", 1.0) == takes  # type: ignore[arg-type]
     assert node.asked <= 12
 
 
 def test_what_of_the_path_explains_a_stream() -> None:
     """Packets that are too long for a link, none at all, and nothing."""
-    assert path_mtu.largest_packet(Path600(0), "a2", "10.1.0.1", 1.0) is None  # type: ignore[arg-type]
-    assert path_mtu.describe_cause(None, 1500, "10.1.0.1") == \
+    assert iperf.largest_packet(Path600(0), "a2", "10.1.0.1", 1.0) is None  # type: ignore[arg-type]
+    assert iperf.describe_cause(None, 1500, "10.1.0.1") == \
         "no packet comes back from 10.1.0.1 any more"
-    assert path_mtu.describe_cause(600, 1500, "10.1.0.1") == (
+    assert iperf.describe_cause(600, 1500, "10.1.0.1") == (
         "packets of up to 600 bytes reach 10.1.0.1, and longer ones, of up to 1500, do not: a "
         "link on the path has a smaller MTU")
-    assert not path_mtu.describe_cause(1440, 1440, "10.1.0.1")
+    assert not iperf.describe_cause(1440, 1440, "10.1.0.1")
 
 
 # Signals --------------------------------------------------------------------------------------
@@ -222,15 +222,15 @@ def test_a_station_beyond_its_cell_is_told_why() -> None:
     nodes = load_scenario("N2").network.nodes
     near = replace(nodes["a2"], position=[40.0, 50.0])
     far = replace(nodes["a2"], position=[900.0, 10.0])
-    assert not out_of_reach(medium, near, nodes["ap-a"])
-    assert not out_of_reach(AIR, far, nodes["ap-a"])
-    assert not out_of_reach(None, far, nodes["ap-a"])
-    assert out_of_reach(medium, far, nodes["ap-a"]) == (
+    assert not explain_unreachable(medium, near, nodes["ap-a"])
+    assert not explain_unreachable(AIR, far, nodes["ap-a"])
+    assert not explain_unreachable(None, far, nodes["ap-a"])
+    assert explain_unreachable(medium, far, nodes["ap-a"]) == (
         "851 m away, -133.3 dBm arrive by medium 802.11b-positions, and its radios hear nothing "
         "below -92 dBm")
     assert medium.signal is not None
     loud = replace(medium, signal=replace(medium.signal, sense_dbm=-200.0))
-    assert out_of_reach(loud, far, nodes["ap-a"]).endswith("and its noise is -92 dBm")
+    assert explain_unreachable(loud, far, nodes["ap-a"]).endswith("and its noise is -92 dBm")
 
 
 def test_shipped_scenarios_with_places_are_within_reach() -> None:
@@ -238,4 +238,4 @@ def test_shipped_scenarios_with_places_are_within_reach() -> None:
     medium = load_medium("802.11b-positions")
     for name in ("N2-near", "N2-far", "N2-edge"):
         nodes = load_scenario(name).network.nodes
-        assert not out_of_reach(medium, nodes["a2"], nodes["ap-a"]), name
+        assert not explain_unreachable(medium, nodes["a2"], nodes["ap-a"]), name

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from conftest import PROJECT
-from measure import hidden, unproven
-from measure.record import CheckRecord
+from measure.checks import key_management
+from measure.records import judgement
+from measure.records.record import CheckRecord
 from policies import (
     AaaLayer,
     Dot1xLayer,
@@ -24,8 +25,16 @@ from policies.options import DAEMONS, load_options
 
 
 def _said(**layers: Any) -> list[str]:
-    return [setting.description for setting in unproven.unchecked_settings(
+    return [setting.description for setting in judgement.unchecked_settings(
         Policy.model_validate({"id": "X", "name": "X", "layers": layers}))]
+
+
+def test_what_else_a_station_accepts_is_named() -> None:
+    """On the air it shows what it uses alone."""
+    link = {"cipher": "CCMP", "keys": "sae", "pmf": 1, "offered": ["SAE", "WPA-PSK"]}
+    assert _said(link=link) == []
+    assert _said(link={**link, "accepted": ["SAE"]}) == []
+    assert _said(link={**link, "accepted": ["SAE", "WPA-PSK"]}) == ["link.accepted (SAE, WPA-PSK)"]
 
 
 def test_options_are_named_each() -> None:
@@ -37,14 +46,12 @@ def test_options_are_named_each() -> None:
 
 
 @pytest.mark.parametrize(("tls", "said"), [
-    ({"key": "p-256"}, ["dot1x.tls.key (p-256)"]),
-    ({"key": "p-384"}, []),
-    ({"chain": 3, "fragment_bytes": 300},
-     ["dot1x.tls.chain (3)", "dot1x.tls.fragment_bytes (300)"]),
+    ({"key": "p-256"}, []), ({"chain": 3, "fragment_bytes": 300}, []),
+    ({"version": "1.3", "key": "ml-dsa-65"}, []),
     ({"realm": "home.example"}, ["dot1x.tls.realm (home.example)"]),
     ({"version": "1.3", "group": "x25519"}, [])])
 def test_fields_of_tls_that_nothing_tells(tls: dict[str, Any], said: list[str]) -> None:
-    """The version, its group and the 192-bit suite have checks; the others have none."""
+    """All but the realm have checks."""
     assert _said(dot1x={"eap": "TLS", "tls": tls}) == said
 
 
@@ -59,10 +66,10 @@ def test_a_group_of_esp_is_negotiated_in_secret() -> None:
 def test_of_the_projects_own_only_known_ones_are_named() -> None:
     """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
     left = {name: said for name in policy_ids()
-            if (said := unproven.unchecked_settings(load_named(name)))}
+            if (said := judgement.unchecked_settings(load_named(name)))}
     assert set(left) == {"M3", "M7"}
     assert all(said == [("link.ocv.hostapd", "link.ocv at hostapd", "")] for said in left.values())
-    assert unproven.unchecked_settings(
+    assert judgement.unchecked_settings(
         load_policy(PROJECT / "examples" / "wpa3-eap-aka-prime.yml")) == []
 
 
@@ -73,20 +80,33 @@ PROVEN_BY = {
     "link.pmf": "protection of management frames negotiated",
     "link.akm": "key management negotiated", "link.sae": "SAE element", "link.group": "SAE group",
     "link.group_mgmt": "protection of management frames negotiated",
-    "link.roaming": "fast transition", "link.beacon_protection": "beacons are protected",
+    "link.roaming": "fast transition",
+    "link.ft_over_ds": "fast transition over the DS",
+    "link.beacon_protection": "beacons are protected",
+    "link.offered": "key management offered", "link.group_cipher": "group cipher negotiated",
+    "link.station_pmf": "station without protected management frames",
+    "link.owe_transition": "OWE transition",
+    "link.passphrases": "passphrase is the device's own",
+    "dot1x.message_authenticator": "server requires Message-Authenticator",
+    "dot1x.accounting": "session is accounted",
     "dot1x.eap": "EAP method TLS", "dot1x.first_offer": "EAP method TLS",
     "dot1x.inner": "inner method MSCHAPV2", "dot1x.identity": "identity is hidden",
     "dot1x.transport": "RADIUS inside TLS", "dot1x.tls.version": "TLS 1.3",
-    "dot1x.tls.sessions": "session resumed", "dot1x.tls.group": "TLS group",
+    "dot1x.tls.key": "TLS certificate keys", "dot1x.tls.chain": "TLS certificate chain",
+    "dot1x.tls.fragment_bytes": "TLS fragments", "dot1x.tls.sessions": "session resumed",
+    "dot1x.tls.group": "TLS group", "dot1x.tls.revocation": "revoked certificate is refused",
+    "ipsec.ike_offered": "IKE proposals offered", "ipsec.ike_accepted": "IKE proposal",
     "ipsec.ike": "ISAKMP packets", "ipsec.ike_proposal": "IKE proposal",
-    "ipsec.esp_proposal": "ESP transforms in the kernel", "ipsec.authentication": ONE_VALUE,
+    "ipsec.esp_proposal": "ESP transforms in the kernel",
+    "ipsec.authentication": "IKE authentication",
     "ipsec.mode": "ESP transforms in the kernel", "ipsec.mobike": "MOBIKE",
     "wireguard.authentication": ONE_VALUE, "wireguard.roams": "kernels have the new address",
+    "wireguard.mtu": "WireGuard: MTU", "wireguard.keepalive": "WireGuard: keepalive",
+    "wireguard.preshared_key": "WireGuard: pre-shared key",
     "wire.macsec": "MACsec in the kernels", "wire.encrypts": "MACsec encrypts",
     "aaa.server": "challenge of the subscriber's key"}
 #: Those that `settings` names, and those that the study which has the checks refuses.
-NAMED = {"link.options", "link.ocv", "dot1x.options", "dot1x.tls.key", "dot1x.tls.chain",
-         "dot1x.tls.realm", "dot1x.tls.fragment_bytes"}
+NAMED = {"link.options", "link.ocv", "link.accepted", "dot1x.options", "dot1x.tls.realm"}
 REFUSED = {"aaa.authority", "aaa.identity"}
 LAYERS = {"link": LinkLayer, "dot1x": Dot1xLayer, "dot1x.tls": TlsSettings, "ipsec": IpsecLayer,
           "wireguard": WireGuardLayer, "wire": WireLayer, "aaa": AaaLayer}
@@ -108,15 +128,47 @@ def test_option_that_a_check_covers_is_named_where_the_check_does_not_hold() -> 
     policy = Policy.model_validate({"id": "X", "name": "X", "layers": {"link": link}})
     rekey, name = (f"link.options.hostapd.{each}" for each in (
         "wpa_group_rekey", "ignore_broadcast_ssid"))
-    held = CheckRecord(check=hidden.NAME, ok=True, detail="")
-    assert [each.path for each in unproven.unchecked_settings(policy)] == [rekey]
-    assert [each.path for each in unproven.unchecked_settings(policy, [held])] == [rekey]
+    held = CheckRecord(check=key_management.HIDDEN_NETWORK_CHECK, ok=True, detail="")
+    assert [each.path for each in judgement.unchecked_settings(policy)] == [rekey]
+    assert [each.path for each in judgement.unchecked_settings(policy, [held])] == [rekey]
     for evidence in ([], [held.model_copy(update={"ok": False})]):
         assert [each.path for each
-                in unproven.unchecked_settings(policy, evidence)] == [name, rekey]
+                in judgement.unchecked_settings(policy, evidence)] == [name, rekey]
 
 
 def test_checks_of_the_table_of_options_exist() -> None:
     """What covers an option is a check that is made."""
     assert {group.check for daemon in DAEMONS for group in load_options().groups_of(daemon)
-            if group.check} == {hidden.NAME}
+            if group.check} == {key_management.HIDDEN_NETWORK_CHECK}
+
+
+def _left(policy: Policy, *names: str) -> list[str]:
+    return [each.path for each in judgement.unchecked_settings(
+        policy, [CheckRecord(check=name, ok=False, detail="") for name in names])]
+
+
+def test_settings_of_which_a_study_makes_no_check_are_named() -> None:
+    """Of streams that fill no packet, none has the length of the MTU."""
+    tunnel = Policy.model_validate({"id": "X", "name": "X", "layers": {
+        "wireguard": {"mtu": 1280, "keepalive": 25}}})
+    made = "WireGuard: keepalive"
+    assert _left(tunnel, made) == ["wireguard.mtu"]
+    # A check that fails is a failure of the repetition, and no gap. Without any, it broke off.
+    assert _left(tunnel, made, "WireGuard: MTU") == [] == _left(tunnel)
+
+
+def test_a_hall_names_what_its_judge_does_not_look_at() -> None:
+    """It has neither management frames nor the inside of tunnels."""
+    of_the_hall = ("all let in", "each authenticated", "protected as the policy says")
+    assert _left(load_named("M2"), *of_the_hall) == []
+    assert _left(load_named("M4"), *of_the_hall) == ["link.pmf", "dot1x.eap", "dot1x.inner",
+                                                     "dot1x.identity"]
+    assert _left(load_named("M4"), *of_the_hall, "EAP method PEAP", "inner method MSCHAPV2",
+                 "identity is hidden", "management frames are protected") == []
+
+
+def test_checks_that_cover_settings_are_those_that_prove_them() -> None:
+    """One word for each check here and there."""
+    assert all(PROVEN_BY.get(path, "").startswith(tuple(beginnings))
+               or PROVEN_BY[path].startswith("protection of management frames")
+               for path, beginnings in judgement._COVERED_BY.items() if path != "link.ocv")

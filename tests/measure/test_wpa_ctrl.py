@@ -1,4 +1,4 @@
-"""Tests of measure.wpa_ctrl over real datagram sockets, with a made daemon at the other end."""
+"""Tests of measure.services.hostap over real datagram sockets, with a made daemon."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measure import wpa_ctrl
-from measure.errors import MeasureError
-from measure.services.hostapd import Hostapd
-from measure.wpa_ctrl import ControlSocket, Event, parse_event, private_folder
+from measure.agent.errors import MeasureError
+from measure.services import hostap
+from measure.services.hostap import ControlSocket, Event, Hostapd, parse_event, private_folder
 
 
 class Peer:
@@ -176,7 +175,7 @@ def test_no_reply_is_given_up(
     how: str, peer: Peer, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A daemon that keeps silent ends in an error that names it and the command."""
-    monkeypatch.setattr(wpa_ctrl, "_REPLY_S", 0.1)
+    monkeypatch.setattr(hostap, "_REPLY_S", 0.1)
     with ControlSocket(peer.path, "hostapd on ap") as control:
         peer.answer = lambda _: None
         with pytest.raises(MeasureError, match=r"hostapd on ap: no reply to "
@@ -186,7 +185,7 @@ def test_no_reply_is_given_up(
 
 def test_daemon_that_went_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command to a daemon that died is an error at once, not after the time limit."""
-    monkeypatch.setattr(wpa_ctrl, "_REPLY_S", 100_000)
+    monkeypatch.setattr(hostap, "_REPLY_S", 100_000)
     peer = Peer(tmp_path / "wlan0")
     with ControlSocket(peer.path, "hostapd on ap") as control:
         peer.close()
@@ -325,7 +324,7 @@ def test_any_datagram_is_an_event_or_none(datagram: bytes) -> None:
     ({}, False)])
 def test_port_is_open(status: dict[str, str], is_open: bool) -> None:
     """Only where 802.1X decides does its port have to be waited for."""
-    assert wpa_ctrl.is_port_open(status) is is_open
+    assert hostap.is_port_open(status) is is_open
 
 
 def test_status_is_the_daemons_own_keys_and_values(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from measure import xfrm
+from measure.agent import kernel_state
 
 
 def algorithm(number: int, name: str, bits: int, *more: int) -> bytes:
@@ -31,7 +31,7 @@ def test_an_association_with_two_algorithms() -> None:
     body = association("10.1.0.12", "10.1.0.1", 1, (215921, 186),
                        algorithm(1, "hmac(sha1)", 160), algorithm(20, "hmac(sha1)", 160, 96),
                        algorithm(2, "cbc(des3_ede)", 192))
-    assert xfrm.parse_state(body) == {
+    assert kernel_state.parse_xfrm_state(body) == {
         "src": "10.1.0.12", "dst": "10.1.0.1", "proto": "esp", "mode": "tunnel",
         "auth": "hmac(sha1)", "auth_bits": 160, "enc": "cbc(des3_ede)", "enc_bits": 192,
         "bytes": 215921, "packets": 186}
@@ -41,13 +41,13 @@ def test_a_combined_mode_algorithm_is_neither() -> None:
     """Its key is counted with what goes before each nonce, as `ip` shows it."""
     body = association("fd00::2", "fd00::1", 0, (84, 1),
                        algorithm(18, "rfc4106(gcm(aes))", 160, 128), family=socket.AF_INET6)
-    assert xfrm.parse_state(body) == {
+    assert kernel_state.parse_xfrm_state(body) == {
         "src": "fd00::2", "dst": "fd00::1", "proto": "esp", "mode": "transport",
         "aead": "rfc4106(gcm(aes))", "aead_bits": 160, "bytes": 84, "packets": 1}
 
 
 def test_one_that_is_being_negotiated_has_no_algorithm() -> None:
     """So it cannot pass for a good one."""
-    assert xfrm.parse_state(association("10.0.0.1", "10.0.0.2", 1, (0, 0))) == {
+    assert kernel_state.parse_xfrm_state(association("10.0.0.1", "10.0.0.2", 1, (0, 0))) == {
         "src": "10.0.0.1", "dst": "10.0.0.2", "proto": "esp", "mode": "tunnel", "bytes": 0,
         "packets": 0}

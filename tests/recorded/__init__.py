@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 import shared
-from measure import dissect
-from measure.dissect import Packet
-from measure.observed import Observed, observe
-from measure.observed import read_captures as observed_captures
+from measure.capture import tshark
+from measure.capture.tshark import Packet
+from measure.checks.observation import Observation, build_observation
+from measure.checks.observation import read_captures as observed_captures
 from policies import Policy, load_all
-from studies.qop2007.asked import Asked
 from studies.qop2007.judge import judge_repetition
-from studies.study import Cell, Judged, Level, Repetition
+from studies.qop2007.settings import Settings
+from studies.study import Cell, Judgement, Level, Repetition
 from topologies.loader import load_scenario
 from topologies.model import Scenario
 
@@ -89,7 +89,7 @@ def dissected_once() -> Iterator[None]:
 
     It is the same for the same bytes and keys, whatever the files are called.
     """
-    dissected = dissect._run_tshark
+    dissected = tshark._run_tshark
 
     def once(files: Sequence[Path], keys: Sequence[str], timeout_s: float) -> str:
         digest = hashlib.sha256(repr([*keys]).encode())
@@ -99,7 +99,7 @@ def dissected_once() -> Iterator[None]:
                            lambda: dissected(files, keys, timeout_s))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dissect, "_run_tshark", once)
+        patch.setattr(tshark, "_run_tshark", once)
         yield
 
 
@@ -119,7 +119,7 @@ def has_static_key(policy: Policy) -> bool:
     return policy.layers.link is not None and policy.layers.link.keys == "static"
 
 
-def observed(recording: str) -> Observed:
+def observed(recording: str) -> Observation:
     """What is judged of a recorded repetition; free to be changed by a test."""
     values = raw(recording)
     key = ""
@@ -127,16 +127,16 @@ def observed(recording: str) -> Observed:
         key = WEP_KEY
         values["wep_key"] = "static"
     found = {capture: list(packets(recording, capture, key)) for capture in captures(recording)}
-    return observe(scenario_of(recording), values, found)
+    return build_observation(scenario_of(recording), values, found)
 
 
 def judged(recording: str, out: Path | None = None, wep_key: str = WEP_KEY,
-           **asked: int) -> Judged:
+           **asked: int) -> Judgement:
     """What the study's judge says of a recording, or of a changed copy of it in `out`."""
     policy, scenario = policy_of(recording), scenario_of(recording)
     cell = Cell({"policy": Level(policy.id, value=policy),
                  "scenario": Level(scenario.id, value=scenario)})
     with dissected_once():
-        return judge_repetition(Repetition(cell, Asked.model_validate(asked),
+        return judge_repetition(Repetition(cell, Settings.model_validate(asked),
                                            out or FOLDER / recording,
                                            {"network": {"wep_key": wep_key}}))

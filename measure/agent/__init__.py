@@ -1,0 +1,1 @@
+"""The worker process inside a guest: it builds the network, starts daemons and measures."""

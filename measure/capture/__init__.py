@@ -1,0 +1,1 @@
+"""Capture packets on a testbed, and dissect them with tshark."""

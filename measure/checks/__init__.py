@@ -1,0 +1,1 @@
+"""Check from captures and kernel state that the nodes really apply a policy."""

@@ -1,0 +1,1 @@
+"""CPU time of nodes, clocks, and scheduling priorities on host and guest."""

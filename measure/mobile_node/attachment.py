@@ -1,0 +1,523 @@
+"""Let a mobile node join a network, move it, and record what each step yields.
+
+A study needs this for every repetition (one measurement) with a mobile node. `AttachmentSteps`
+takes the node's `NetworkAccess` and the scenario. It authenticates the node, moves it, and stores
+time stamps and raw values in the session. `WirelessAccess` adds captures, for studies that run
+programs of their own on the node. Times are on the guest's wall clock, which also stamps the
+captures. Whether the policy was applied is checked later, outside of the guest.
+
+At home, the steps are association, address, registration (Mobile IP), tunnel, and first answered
+packet. The steps after a move to a second access point depend on two properties:
+
+- Some tunnels *follow* the node to another address (MOBIKE, WireGuard).
+- A node *roams* if it joins the second access point without disconnecting from the first.
+
+| tunnel follows | move | registration | tunnel |
+|---|---|---|---|
+| yes | any | none | moved to the new address |
+| no | roams within its subnet | none | kept |
+| no | roams to another subnet | repeated | kept, because Mobile IP keeps the home address |
+| no | disconnects, and stays in its subnet | repeated | kept |
+| no | disconnects, and joins another subnet | repeated | negotiated again |
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from measure.agent import kernel_state
+from measure.agent.errors import MeasureError
+from measure.agent.workload import HANDOFF_PMKSA, Service, Session, Site
+from measure.capture import tcpdump
+from measure.capture.tcpdump import (
+    AIR_PART,
+    AUTH,
+    MOVE,
+    TRAFFIC,
+    CaptureDetail,
+    CapturePoint,
+    auth_points,
+    capture_packets,
+    path_points,
+)
+from measure.cpu import realtime_priority
+from measure.mobile_node import station
+from measure.mobile_node.access import NetworkAccess
+from measure.mobile_node.station import PortCheck
+from measure.packets.messages import HOST_POINT_PREFIX
+from measure.services import macsec, radius, revocation
+from measure.services.mobile_ip import MobileIp
+from topologies.model import ACCESS_POINT, Scenario
+
+
+class AttachmentSteps:
+    """The steps by which one mobile node joins the network.
+
+    Raw values and time stamps are stored in the session, whose `raw` has `events`, `kernel` and
+    `registration` at the end. Values of a visited network have the prefix `foreign_`. `roams_to` is
+    the name of the access point to which the node moves, if it does.
+    """
+
+    def __init__(self, access: NetworkAccess, scenario: Scenario, session: Session, *,
+                 roaming: str = "", is_over_ds: bool = False) -> None:
+        self.access = access
+        #: How the node moves without disconnecting first: HANDOFF_FULL (full authentication), or
+        #: the link layer's `roaming`. With "" it disconnects and starts from a clean state.
+        self._roaming = roaming
+        #: Whether it asks for fast transition over the DS: by its access point, not over the air.
+        self._is_over_ds = is_over_ds
+        self._has_visited = False
+        self.scenario = scenario
+        self.station = access.get_station(scenario.mobile_node)
+        self._session = session
+        self._testbed = access.site.testbed
+        self._nodes = access.site.network.nodes
+        self._keys_before: dict[str, int] = {}
+        #: Captures of MACsec key agreements by file, with the access point.
+        self._agreements: dict[Path, str] = {}
+        session.raw.update(events=[], kernel={}, roaming=roaming, roams_to=scenario.roams_to,
+                           debian=platform.freedesktop_os_release().get("VERSION_CODENAME", ""))
+        if access.site.programs:
+            session.raw["own_programs"] = sorted(access.site.programs)
+        if access.site.packages:
+            session.raw["own_packages"] = sorted(access.site.packages)
+        medium = self._testbed.medium
+        if medium is not None and medium.phy is not None:
+            session.raw["medium"] = asdict(medium)
+
+    @property
+    def _used_access_points(self) -> list[str]:
+        """Return the access points that the mobile node joins in this scenario."""
+        return [name for name in (self.scenario.home, self.scenario.roams_to) if name]
+
+    @property
+    def peer(self) -> str:
+        """Return the address of the node with which the mobile node communicates."""
+        return self._nodes[self.scenario.peer].address
+
+    def reset_state(self) -> None:
+        """Remove earlier state of the mobile node, and record any state that is left."""
+        self.access.reset_mobile_node(self.scenario)
+        if self._roaming:
+            self.station.keep_neighbours()
+        self._session.raw["left"] = self.access.remaining_state(self.scenario)
+        self._keys_before = {node: len(keys) for node, keys in self.access.read_tls_keys().items()}
+
+    def visit_first(self) -> None:
+        """Join the second access point once, if a later move uses the keys cached there.
+
+        Raises:
+            MeasureError: The mobile node could not join.
+        """
+        if self._roaming == HANDOFF_PMKSA and self.scenario.roams_to:
+            self._join_access_point(self.scenario.roams_to, has_moved=False)
+            self._has_visited = True
+
+    def attach_at(self, access_point: str, prefix: str = "") -> None:
+        """Let the mobile node join the network at one access point.
+
+        The steps last from the first probe to the first answered packet. Names of raw values begin
+        with `prefix`: "" at home, "foreign_" after a move.
+
+        Raises:
+            MeasureError: A step failed; the text includes the daemons' cause.
+        """
+        try:
+            with self.access.explain_failures():
+                self._attach_steps(access_point, prefix)
+        finally:
+            # After the timed part, when no step waits for it.
+            self._session.raw["kernel"][f"{prefix}station"] = self._station_flags(access_point)
+            if "medium" in self._session.raw:
+                self._session.raw["kernel"][f"{prefix}rates"] = self._station_rates(access_point)
+
+    def _attach_steps(self, access_point: str, prefix: str) -> None:
+        raw, station = self._session.raw, self.station
+        if not prefix:
+            self._session.before_timing()
+        self._session.stamp(f"{prefix}start")
+        try:
+            self._join_access_point(access_point, has_moved=bool(prefix))
+        finally:
+            self._session.stamp(f"{prefix}link")
+        station.obtain_address()
+        is_known = bool(prefix) and self._stays_in_subnet
+        if prefix and self.access.has_following_tunnel:
+            self.access.follow_tunnel(self.scenario)
+        elif not (is_known and self._roaming):
+            station.register()
+        if station.registration is not None and not (is_known and self._roaming):
+            raw[f"{prefix}registration"] = station.registration.history
+        self._session.stamp(f"{prefix}registered")
+        if not prefix or self._leaves_tunnel:
+            self.access.negotiate_tunnel(station, self.scenario)
+        self._session.stamp(f"{prefix}tunnel")
+        limits, scenario = self.access.limits, self.scenario
+        limit_s = limits.data_s(scenario)
+        answered = station.is_reachable(self.peer, limit_s, limits.echo_again_s(scenario))
+        self._session.stamp(f"{prefix}first_packet")
+        raw.setdefault("link_keys", []).extend(kernel_state.link_keys(station.mac))
+        if not answered:
+            raise MeasureError("data", f"{station.name}: associated, but no packet "
+                               f"comes back from {self.peer} within {limit_s:.3g} s")
+
+    def move_to(self, access_point: str) -> None:
+        """Move the mobile node to another access point, with existing keys or without."""
+        self._session.before_timing()
+        self._session.stamp("handoff")
+        if not self._roaming:
+            self.station.leave(keeps_tunnel=not self._leaves_tunnel)
+        self.attach_at(access_point, "foreign_")
+
+    def _join_access_point(self, access_point: str, *, has_moved: bool) -> None:
+        """Let the mobile node associate and authenticate with an access point.
+
+        A supplicant that is bound to one BSSID cannot roam. So only a node that never roams is
+        bound to the access point. Another one joins its first access point while it ignores all
+        others, and reaches each further one by roaming.
+
+        Args:
+            access_point: Name of the access point.
+            has_moved: Whether the node moves to it during the measurement.
+        """
+        if not self._roaming:
+            self.access.join_access_point(self.station, access_point)
+            return
+        if has_moved or self._has_visited:
+            if not has_moved:  # what its home offers must show in this part, too
+                self.station.scan_channel(self._nodes[access_point])
+            self.station.roam(self._nodes[access_point],
+                              is_over_ds=has_moved and self._is_over_ds)
+            if not has_moved and self.scenario.roams_to:
+                self.access.expire_station(self.station, self.scenario.roams_to)
+        else:
+            others = [self._nodes[name] for name in self._nodes_of(ACCESS_POINT)
+                      if name != access_point]
+            self.station.join_first(self._nodes[access_point], others)
+        self.access.wait_authorized(self.station, access_point)
+
+    @property
+    def _stays_in_subnet(self) -> bool:
+        """Return whether the mobile node keeps its home agent and its tunnel when it moves."""
+        return self.scenario.foreign_agent is None
+
+    @property
+    def _leaves_tunnel(self) -> bool:
+        """Return whether the mobile node gives up its tunnel at a move, and negotiates another one.
+
+        It keeps the tunnel in three cases. The new access point is in the same subnet, or the node
+        changes access points without disconnecting first (`roaming`), or the tunnel follows the
+        node to its new address.
+        """
+        return not (self._stays_in_subnet or self._roaming or self.access.has_following_tunnel)
+
+    def check_port(self, out: Path, *, has_port: bool,
+                   probes_server: bool = False,
+                   revoked: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        """Test that an unauthorised 802.1X port passes no frame, once per mobile node.
+
+        With `probes_server`, the RADIUS server gets requests with and without a
+        Message-Authenticator, too. With `revoked` (`version` of TLS, and `realm`), a revoked
+        certificate is tried.
+
+        The result is None if no port exists, or if a service is left out that the test needs. Every
+        repetition gets both small captures: `port-air.pcap` and `port-wire.pcap`.
+        """
+        if not has_port or self.access.site.withhold:
+            return None
+        known = self.access.port_checks
+        if self.station.name not in known:
+            check = self._check_closed_port(out)
+            if probes_server:
+                check.captures.append(
+                    radius.probe_server(self.access.site, self.scenario.home, out))
+            if revoked:
+                raw, captures = revocation.try_revoked_certificate(
+                    self.access.site, self.scenario, revoked["version"], revoked["realm"],
+                    self.access.freeradius, out)
+                check.revocation.update(raw)
+                check.captures.extend(captures)
+            known[self.station.name] = check
+        check = known[self.station.name]
+        for summary, octets in check.captures:
+            (out / summary["file"]).write_bytes(octets)
+            self._session.raw["captures"].append(summary)
+        if check.revocation:
+            self._session.raw["revocation"] = check.revocation
+        return check.raw
+
+    def record_wires(self, out: Path) -> None:
+        """Record how access points set up their RadSec connections and MACsec keys.
+
+        Both happen once per testbed. Every repetition gets the captures at the access points that
+        it uses.
+        """
+        raw, used = self._session.raw, self._used_access_points
+        known = [made for name, made in self.access.radsec_connections.items() if name in used]
+        for connected in known:
+            (out / str(connected.summary["file"])).write_bytes(connected.octets)
+            raw["captures"].append(connected.summary)
+        if known:
+            raw["radsec_keys"] = [line for connected in known for line in connected.keys]
+        if self._testbed.macsec:
+            self._agreements = {out / f"{macsec.MACSEC_PART}-{name}.pcap": name for name in used}
+        for file in self._agreements:
+            raw["captures"].append({"point": macsec.MACSEC_PART, "file": file.name, "captured": 0,
+                                    "dropped": 0, "one_in": 1})
+        self._record_agreements()
+
+    def _record_agreements(self) -> None:
+        """Record the MACsec key agreement messages that have distributed keys so far."""
+        raw = self._session.raw
+        for file, access_point in self._agreements.items():
+            is_saved = self.access.wire_keys.save_key_messages(access_point, file)
+            for entry in raw["captures"]:
+                if entry["file"] == file.name:
+                    entry["captured"] = is_saved
+
+    def record_tunnel_state(self, moment: str) -> None:
+        """Record the IPsec SAs or WireGuard sessions of mobile node and home agent."""
+        if states := self.access.tunnel_states(self.scenario):
+            self._session.raw["kernel"]["wireguard"] = states
+        if self.access.has_ipsec:
+            self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
+
+    def record_path_state(self) -> None:
+        """Record kernel state of other mobile nodes, and of the tunnel between their gateways."""
+        of_nodes, agents = self._session.raw["kernel"], self.scenario.network.subnet_gateways
+        of_nodes["companions"] = {
+            name: {"station": self._station_flags(self.scenario.home_of(name), name),
+                   "sas": self._pair_sas(name, self._nodes[name].agent or "")
+                   if self.access.has_ipsec else {}}
+            for name in self.scenario.companions}
+        self._session.raw["companion_keys"] = [
+            key for name in self.scenario.companions
+            for key in kernel_state.link_keys(self.access.get_station(name).mac)]
+        if self.access.has_ipsec:
+            esp_keys = self._session.raw.setdefault("esp_keys", [])
+            for node in dict.fromkeys((self.scenario.mobile_node, *self.scenario.companions,
+                                       *agents)):
+                esp_keys += [key for key in kernel_state.xfrm_keys(self._testbed, node) if key not
+                             in esp_keys]
+        if self._testbed.macsec:
+            of_nodes["wires"] = self.access.wire_keys.read_states(self._used_access_points)
+        if self.access.has_ipsec and len(agents) > 1:
+            of_nodes["agents"] = self._sas_between(
+                agents, {self._nodes[agent].outer_address for agent in agents})
+
+    def _nodes_of(self, duty: str) -> list[str]:
+        return self.scenario.network.of_duty(duty)
+
+    def _pair_sas(self, station: str, agent: str) -> dict[str, Any]:
+        return self._sas_between((station, agent), {self._nodes[station].address,
+                                                    self._nodes[agent].address})
+
+    def _sas_between(self, nodes: Sequence[str], ends: set[str]) -> dict[str, Any]:
+        """Return the IPsec SAs between two addresses in the kernels of these nodes."""
+        return {node: [state for state in kernel_state.xfrm_states(self._testbed, node)
+                       if {state["src"], state["dst"]} == ends] for node in nodes}
+
+    def record_end(self) -> None:
+        """Record the values that are complete only at the end of a repetition."""
+        self._session.raw["events"] = [vars(event) for event in self.station.supplicant.history]
+        self._record_agreements()
+        self._session.raw["ike_sas"] = self.station.ike_sas
+        self._session.raw["tls_keys"] = [
+            line for node, keys in self.access.read_tls_keys().items()
+            for line in keys[self._keys_before.get(node, 0):]]
+
+    def _check_closed_port(self, out: Path) -> PortCheck:
+        """Test that an associated station's port passes nothing without authentication.
+
+        The authentication server is stopped meanwhile.
+        """
+        asked_s = time.time()
+        captures: list[tuple[dict[str, Any], bytes]] = []
+        self.access.reset_mobile_node(self.scenario)
+        supplicant = self.station.supplicant
+        with self.access.suspend_radius(self.scenario.home):
+            self.station.start_joining(self._nodes[self.scenario.home])
+            associated = supplicant.wait_event(
+                {"Associated"}, time.monotonic() + self.access.limits.link_s) is not None
+            flags = self._station_flags(self.scenario.home)
+            if associated:
+                captures = station.probe_port(self.access.site, self.scenario, self.station, out)
+        self.access.reset_mobile_node(self.scenario)
+        return PortCheck({"at_s": asked_s, "associated": associated,
+                          "authorized": flags.get("authorized", "unknown")}, captures)
+
+    def _station_rates(self, access_point: str) -> dict[str, str]:
+        """Return the bit rates to and from the mobile node in an access point's kernel."""
+        stations = kernel_state.station_rates(self._testbed, access_point,
+                                              self._nodes[access_point].radio_interface)
+        return stations.get(self.station.mac, {})
+
+    def _station_flags(self, access_point: str, station: str = "") -> dict[str, str]:
+        """Return an access point's kernel flags of a station, by default the mobile node."""
+        stations = kernel_state.station_flags(self._testbed, access_point,
+                                              self._nodes[access_point].radio_interface)
+        return stations.get(self.access.get_station(station or self.station.name).mac, {})
+
+
+# --- A study's own programs over a policy on the air ---
+# Authentication and captures are those of `NetworkAccess`, so `measure.checks.proof` can prove the
+# policy's layers. The programs are the study's.
+
+#: Enough for the inner headers inside a tunnel and the start of a payload.
+_HEADS = CaptureDetail(snap_bytes=320, buffer_kib=2048, in_blocks=True)
+
+
+def host_points(client: str, hosts: Sequence[str], interface: str,
+                expression: str) -> list[CapturePoint]:
+    """Return capture points at hosts at home, where a client's packets are not encrypted.
+
+    Args:
+        client: Address of the mobile node.
+        hosts: Names of the hosts.
+        interface: The hosts' interface.
+        expression: Capture filter of the packets.
+    """
+    return [CapturePoint(f"{HOST_POINT_PREFIX}{host}", host, interface,
+                         f"host {client} and ({expression})")
+            for host in hosts]
+
+
+class WirelessAccess:
+    """Wireless access for a study's own programs: a mobile node that joins, with captures.
+
+    With `repeatable`, two runs of a seed are equal, which needs virtual time. Two things change:
+
+    - Mobile IP's agents advertise only on solicitation (RFC 5944, 2.3), not at random times.
+    - All processes of the guest except tcpdump get real-time priority during the traffic.
+    """
+
+    def __init__(self, site: Site, *, repeatable: bool = False) -> None:
+        keys = site.secrets["mobile_ip"]
+        self._site = site
+        self._is_repeatable = repeatable
+        self.access = NetworkAccess(site, MobileIp(keys["key_hex"], keys["node_key_hex"],
+                                                   advertisement_interval_s=0.0 if repeatable
+                                                   else 1.0))
+
+    def list_services(self) -> Sequence[Service]:
+        """Return the daemons that the policy needs, as services."""
+        return self.access.list_services()
+
+    @contextmanager
+    def attach_node(self, scenario: Scenario, out: Path, session: Session, *,
+                    has_port: bool) -> Iterator[AttachedNode]:
+        """Let the mobile node join the network at home, and capture its packets inside the context.
+
+        The node can then talk to its peer. Raw values are stored as the part AIR_PART of the
+        repetition, apart from raw values of the study's own programs.
+
+        Args:
+            scenario: The scenario.
+            out: Folder for captures.
+            session: The repetition's session.
+            has_port: Whether the policy has an 802.1X port, to be checked as closed first
+                (`Policy.uses_eap`).
+
+        Raises:
+            MeasureError: A step failed, or the workload did not move the node as the scenario
+                requires.
+        """
+        session = session.create_part(AIR_PART)
+        raw = session.raw
+        arrival = AttachmentSteps(self.access, scenario, session)
+        captures = partial(capture_packets, self._site.testbed, out=out, logs=self._site.logs,
+                           summaries=raw.setdefault("captures", []))
+        raw["port_check"] = arrival.check_port(out, has_port=has_port)
+        arrival.record_wires(out)
+        used = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
+        points = path_points(self._site, scenario, has_ipsec=self.access.has_ipsec,
+                             access_points=used)
+        try:
+            arrival.reset_state()
+            with captures(auth_points(replace(scenario, roams_to=None),
+                                      has_ocsp=self.access.has_ocsp), tcpdump.WHOLE, part=AUTH):
+                arrival.attach_at(scenario.home)
+            stay = AttachedNode(self._site, arrival, session, captures)
+            with captures(points, _HEADS, part=TRAFFIC), ExitStack() as stack:
+                if self._is_repeatable:
+                    stack.enter_context(realtime_priority.real_time_priority(os.getpid(),
+                                                                             tcpdump.PROGRAMS))
+                stay.record_keys()
+                yield stay
+                stay.record_keys()
+                arrival.record_tunnel_state("after_traffic")
+                arrival.record_path_state()
+                tcpdump.settle_captures(self._site.testbed)
+            if scenario.roams_to and not stay.has_moved:
+                raise MeasureError("testbed", f"{scenario.mobile_node} did not move while it was "
+                                   "measured; have the study's workload move it")
+        finally:
+            session.stamp("end")
+            arrival.record_end()
+
+    def bypass_tunnel(self, scenario: Scenario, selector: Sequence[str]) -> None:
+        """Let certain packets bypass the IPsec tunnel at both ends, as a deliberate fault.
+
+        Args:
+            scenario: Scenario with the nodes at both ends.
+            selector: Selector of the packets, in the syntax of `ip xfrm policy`.
+        """
+        nodes = scenario.network.nodes
+        source, target = nodes[scenario.peer].address, nodes[scenario.mobile_node].address
+        for node, directions in ((scenario.agent, ("out", "fwd")), (scenario.mobile_node, ("in",))):
+            for direction in directions:
+                self._site.testbed.run_command(node, [
+                    "ip", "xfrm", "policy", "update", "src", source, "dst", target, *selector,
+                    "dir", direction, "priority", "1"])
+
+
+class AttachedNode:
+    """A mobile node that has joined the network, and can move if the scenario requires it."""
+
+    def __init__(self, site: Site, arrival: AttachmentSteps, session: Session,
+                 captures: Any) -> None:
+        self._site, self._arrival, self._session = site, arrival, session
+        self._captures = captures
+        self.has_moved = False
+
+    @property
+    def has_pending_move(self) -> bool:
+        """Return whether the scenario has a handoff that did not take place yet."""
+        return bool(self._arrival.scenario.roams_to) and not self.has_moved
+
+    def move_away(self, at_s: float = 0.0) -> None:
+        """Move the mobile node to the visited network while the study's programs run.
+
+        Args:
+            at_s: Time of the handoff on the machine's monotonic clock; later if captures are not
+                ready.
+
+        Raises:
+            MeasureError: The node could not get onto the visited network.
+        """
+        scenario = self._arrival.scenario
+        assert scenario.roams_to is not None
+        has_ocsp = self._arrival.access.has_ocsp
+        points = [point for point in auth_points(scenario, has_ocsp=has_ocsp)
+                  if point.name != "wire"]
+        with self._captures(points, tcpdump.WHOLE, part=MOVE):
+            time.sleep(max(0.0, at_s - time.monotonic()))
+            self._arrival.move_to(scenario.roams_to)
+        self.has_moved = True
+
+    def record_keys(self) -> None:
+        """Record the keys of the IPsec SAs at peer and mobile node, to decrypt captures later."""
+        if self._arrival.access.has_ipsec:
+            scenario = self._arrival.scenario
+            esp_keys = self._session.raw.setdefault("esp_keys", [])
+            for node in dict.fromkeys((scenario.mobile_node, scenario.peer)):
+                esp_keys += [key for key in kernel_state.xfrm_keys(self._site.testbed, node)
+                             if key not in esp_keys]

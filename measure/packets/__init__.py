@@ -1,0 +1,1 @@
+"""Parse and decrypt frames and messages in captures, and find their keys."""

@@ -1,0 +1,196 @@
+"""Turn failed checks into a failure of a repetition, and list settings without any check.
+
+A repetition is one measurement of a policy. The code of a study that evaluates it uses these
+helpers. `make_check` takes a list of complaints, and returns a check that holds if the list is
+empty. `failure_reasons` returns why the repetition does not count. `dropped_packets_reason` reports
+captures that lost packets. `unchecked_settings` takes a policy and the checks, and returns the
+settings for daemons that remain unproven. docs/proof.md states further limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from measure.records.record import CheckRecord
+from policies import Dot1xLayer, Policy
+from policies.options import is_secret
+from policies.proposals import GROUPS
+
+# --- Helpers of judges: checks, dropped packets, files and values ---
+
+_SHOWN = 3
+
+
+class CheckResult(Protocol):
+    """A check with its result: a statement that captures or kernel state confirm or refute."""
+
+    @property
+    def check(self) -> str:
+        """Return the statement that was checked."""
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the statement holds."""
+
+    @property
+    def detail(self) -> str:
+        """Return the counts behind the check's result."""
+
+
+def make_check(name: str, complaints: Sequence[str], detail: str) -> CheckRecord:
+    """Return a check that holds if the list of complaints is empty.
+
+    The detail lists the first few complaints.
+
+    Args:
+        name: The statement that is checked.
+        complaints: Reasons why the statement does not hold.
+        detail: Detail of a check that holds.
+    """
+    text = "; ".join(complaints[:_SHOWN]) + (
+        f" and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else "")
+    return CheckRecord(check=name, ok=not complaints, detail=text or detail)
+
+
+def to_records(checks: Iterable[CheckResult]) -> list[CheckRecord]:
+    """Convert checks to the form in which records store them."""
+    return [CheckRecord(check=made.check, ok=made.ok, detail=made.detail) for made in checks]
+
+
+def failure_reasons(checks: Iterable[CheckResult]) -> list[str]:
+    """Return, for each check that does not hold, the reason why the repetition failed."""
+    return [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
+
+
+def dropped_packets_reason(raw: Mapping[str, Any]) -> list[str]:
+    """Return a list with the reason that captures lost packets, empty if none did."""
+    packets = sum(int(capture["dropped"]) for capture in raw["captures"])
+    return [f"the captures lack {packets} packets"] * bool(packets)
+
+
+def select_raw_values(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return those raw values of a repetition that have one of these names."""
+    return {name: raw[name] for name in names if name in raw}
+
+
+def existing_files(out: Path, names: Sequence[str]) -> list[str]:
+    """Return the named files that exist in the repetition's folder."""
+    return [name for name in names if (out / name).exists()]
+
+
+# --- Settings that no check covers ---
+
+#: Name of the check that covers `dot1x.message_authenticator`.
+AUTHENTICATOR_CHECK = "server requires Message-Authenticator"
+#: Name of the check that covers `dot1x.tls.realm`, where a server forwards.
+FORWARDING_CHECK = "server of the realm decides"
+
+
+#: By setting of a policy, the beginnings of the names of those checks of which one covers it. A
+#: study that makes none of them leaves the setting unproven.
+_COVERED_BY: Mapping[str, Sequence[str]] = {
+    "link.pmf": ("management frames are protected",
+                 "station without protected management frames"),
+    "link.akm": ("key management negotiated",), "link.sae": ("SAE element",),
+    "link.group": ("SAE group", "OWE exchange"),
+    "link.group_mgmt": ("protection of management frames negotiated",),
+    "link.beacon_protection": ("beacons are protected",),
+    "link.ocv": ("operating channel validation negotiated",),
+    "link.offered": ("key management offered",),
+    "link.station_pmf": ("station without protected management frames",
+                         "protection of management frames negotiated"),
+    "link.group_cipher": ("group cipher negotiated",),
+    "link.owe_transition": ("OWE transition",),
+    "link.passphrases": ("passphrase is the device's own",),
+    "dot1x.eap": ("EAP method ",),
+    "dot1x.inner": ("inner method ", "no inner method in a resumed session"),
+    "dot1x.identity": ("identity is hidden",),
+    "dot1x.tls.version": ("TLS 1.",),
+    "dot1x.tls.key": ("TLS certificate keys", "session resumed"),
+    "dot1x.tls.chain": ("TLS certificate chain", "session resumed"),
+    "dot1x.tls.fragment_bytes": ("TLS fragments",), "dot1x.tls.sessions": ("session resumed",),
+    "dot1x.tls.group": ("TLS group", "session resumed"),
+    "wireguard.mtu": ("WireGuard: MTU",), "wireguard.keepalive": ("WireGuard: keepalive",),
+    "wireguard.preshared_key": ("WireGuard: pre-shared key",)}
+
+
+class UncheckedSetting(NamedTuple):
+    """A policy setting that no check covers: its path in the policy, description and value."""
+
+    path: str
+    statement: str
+    value: str
+
+    @property
+    def description(self) -> str:
+        """Return words that describe the setting and its value."""
+        return f"{self.statement} ({self.value})" if self.value else self.statement
+
+
+def unchecked_settings(policy: Policy,
+                       evidence: Iterable[CheckResult] | None = None) -> list[UncheckedSetting]:
+    """Return the policy settings for daemons that no check covers.
+
+    Args:
+        policy: The policy of the cell.
+        evidence: The checks that were made; a check that holds covers its settings. None stands for
+            all checks that a repetition with status `ok` has.
+    """
+    layers = policy.layers
+    checks = None if evidence is None else list(evidence)
+    holding = None if checks is None else {check.check for check in checks if check.ok}
+    found = [*_unchecked_options(policy, holding),
+             *_uncovered_settings(policy, {check.check for check in checks or ()}),
+             *(_unchecked_dot1x(layers.dot1x, holding) if layers.dot1x else ())]
+    if layers.link and layers.link.ocv:
+        found.append(UncheckedSetting("link.ocv.hostapd", "link.ocv at hostapd", ""))
+    # A station shows the key management that it uses, not what else it would accept.
+    if layers.link and layers.link.accepted and len(layers.link.accepted) > 1:
+        found.append(UncheckedSetting("link.accepted", "link.accepted",
+                                      ", ".join(layers.link.accepted)))
+    if layers.ipsec and layers.ipsec.esp_proposal.split("-")[-1] in GROUPS:
+        found.append(UncheckedSetting("ipsec.esp_proposal", "the group in ipsec.esp_proposal",
+                                      layers.ipsec.esp_proposal))
+    return found
+
+
+def _uncovered_settings(policy: Policy, checks: AbstractSet[str]) -> Iterator[UncheckedSetting]:
+    """Yield the fields of a policy that none of the checks covers, whether these hold or not.
+
+    A repetition that broke off has no checks, and yields no fields.
+    """
+    for path, beginnings in _COVERED_BY.items() if checks else ():
+        place, _, name = path.rpartition(".")
+        layer: Any = policy.layers
+        for part in place.split("."):
+            layer = getattr(layer, part, None)
+        if layer is None:
+            continue
+        value, default = getattr(layer, name), type(layer).model_fields[name].default
+        # What states the usual behaviour in words has no check in any study.
+        if not value or value in (default, "clear") or any(
+                check.startswith(tuple(beginnings)) for check in checks):
+            continue
+        yield UncheckedSetting(path, path, ", ".join(value) if isinstance(value, list)
+                               else str(value))
+
+
+def _unchecked_options(policy: Policy, holding: set[str] | None) -> Iterator[UncheckedSetting]:
+    """Yield the daemon options of a policy that have no check, by the table of known options."""
+    for setting in sorted(policy.layers.option_settings()):
+        check = setting.group.check
+        if not check or (holding is not None and check not in holding):
+            secret = is_secret(setting.daemon, setting.name, setting.value)
+            yield UncheckedSetting(".".join(setting.path), f"{setting.daemon}'s {setting.name}",
+                                   "not shown" if secret else str(setting.value))
+
+
+def _unchecked_dot1x(layer: Dot1xLayer, holding: set[str] | None) -> Iterator[UncheckedSetting]:
+    if layer.message_authenticator and holding is not None and AUTHENTICATOR_CHECK not in holding:
+        yield UncheckedSetting("dot1x.message_authenticator", "dot1x.message_authenticator",
+                               layer.message_authenticator)
+    if layer.tls is not None and layer.tls.realm and FORWARDING_CHECK not in (holding or ()):
+        yield UncheckedSetting("dot1x.tls.realm", "dot1x.tls.realm", layer.tls.realm)
