@@ -1,6 +1,7 @@
-"""Analysis of a run, from records to tables, figures and verdicts.
+"""Compute tables, figures and verdicts on a paper's claims from the records of a run.
 
-The steps are the same for every study:
+A record is the JSON file of one repetition (one measurement). The steps are the same for every
+study:
 
     manifest = studies.records.read_manifest(folder)
     study = studies.load_study(manifest.study.id)
@@ -9,7 +10,7 @@ The steps are the same for every study:
     table = study.run_table(cells)                   # analysis.table.Table
     console.print(analysis.present.terminal.to_console(table))
     report = study.report(results, {})
-    analysis.present.writing.save_report(report, folder)
+    analysis.present.page.save_report(report, folder)
 
 Importing this package is fast. numpy, pandas and matplotlib are loaded with the first name that
 needs them.
@@ -20,13 +21,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from analysis.errors import NothingToReport
+from analysis.measurements import NoResultsError
 
 if TYPE_CHECKING:
     from analysis.cells import Cells
     from analysis.results import Results, from_records, load
 
-__all__ = ["Cells", "NothingToReport", "Results", "from_records", "load"]
+__all__ = ["Cells", "NoResultsError", "Results", "from_records", "load"]
 
 _HOMES = {"Results": "analysis.results", "load": "analysis.results",
           "from_records": "analysis.results", "Cells": "analysis.cells"}

@@ -1,7 +1,10 @@
-"""Cells of a run with estimates of all values.
+"""Compute the mean of every metric for each measured cell, and its difference from a baseline.
 
-An estimate has an interval, the values by block and the names of the records. Each number is
-estimated once.
+A cell is a measured combination, such as one policy in one scenario. The baseline is the cell that
+others are compared with, such as the policy without protection. `Cells` takes the results of a run
+(`analysis.results`). It estimates each number of a report once, with its confidence interval, and
+with the names of the records that the number comes from. `choose_baseline` returns the baseline
+that the user or the study names. If that one has no records, it finds a substitute.
 """
 
 from __future__ import annotations
@@ -13,12 +16,142 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from analysis import baseline, statistics
+from analysis import statistics
+from analysis.cell_status import (
+    CellStatus,
+    CountedRepetition,
+    MissingReason,
+    find_cell_status,
+    not_run_status,
+)
+from analysis.measurements import NoResultsError
 from analysis.metrics import Metric
 from analysis.results import Results
-from analysis.standing import CountedRepetition, Missing, Standing, not_run_standing, standing_of
 from analysis.statistics import Estimate, Sample
-from measure.record import record_name
+from measure.records.record import record_name
+
+# --- Baseline: the level that other levels of a run are compared with ---
+
+@dataclass(frozen=True)
+class Baseline:
+    """The levels that others are compared with, such as the policy without protection.
+
+    `levels` has a level for each compared factor, and is empty if there is no baseline. `note` says
+    what is unusual about the baseline.
+    """
+
+    levels: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the baseline, such as the policy that others are compared with."""
+        return "-".join(self.levels.values())
+
+    def baseline_cell(self, results: Results, ids: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Return the cell that a cell is compared with: the baseline policy in the same scenario.
+
+        Args:
+            results: The results, which give the order of the factors.
+            ids: The ids of the cell's levels.
+
+        Returns:
+            The ids of the baseline's cell. None for a cell of the baseline itself, and without a
+            baseline.
+        """
+        if not self.levels:
+            return None
+        cell = tuple(self.levels.get(name, level)
+                     for name, level in zip(results.names, ids, strict=True))
+        return None if cell == ids else cell
+
+    def is_baseline(self, results: Results, ids: tuple[str, ...]) -> bool:
+        """Return whether a combination belongs to the baseline, with which others are compared."""
+        return bool(self.levels) and self.baseline_cell(results, ids) is None
+
+
+def choose_baseline(results: Results, choice: str = "") -> Baseline:
+    """Return the baseline that the user asked for, or else the study's own baseline.
+
+    If the baseline (such as a policy) has no records, another level with the same content replaces
+    it. This happens only if there is exactly one such level.
+
+    Args:
+        results: The results of the run.
+        choice: The user's choice: `LEVEL` or `FACTOR=LEVEL,...`; "" for the baseline of the run's
+            profile, or else the study's own.
+
+    Returns:
+        The baseline, without levels if no record can serve as one.
+
+    Raises:
+        NoResultsError: A factor does not exist, or neither the plan nor any record has the level.
+    """
+    levels = dict(results.baseline_levels)
+    if choice:
+        levels |= _parse_choice(results, choice)
+    notes = []
+    for factor, level in list(levels.items()):
+        if factor not in results.names:
+            del levels[factor]
+            continue
+        standing, note = _find_substitute(results, factor, level)
+        if note:
+            notes.append(note)
+        if standing is None:
+            return Baseline({}, note)
+        levels[factor] = standing
+    return Baseline(levels, " ".join(notes))
+
+
+def _parse_choice(results: Results, choice: str) -> dict[str, str]:
+    asked_of = _split_choice(results, choice if "=" in choice
+                             else f"{results.compared[0]}={choice}")
+    for factor, level in asked_of.items():
+        if level not in (*results.levels[factor], results.study.baseline.get(factor)):
+            raise NoResultsError(f"--baseline {choice}: {factor} has no level {level!r} here; it "
+                                 f"is one of {', '.join(results.levels[factor])}")
+    return asked_of
+
+
+def _split_choice(results: Results, choice: str) -> dict[str, str]:
+    pairs = {name.strip(): level.strip() for name, _, level in (
+        part.partition("=") for part in choice.split(","))}
+    unknown = [name for name in pairs if name not in results.names]
+    if unknown:
+        raise NoResultsError(f"--baseline {choice}: there is no factor {unknown[0]!r}; it is one "
+                             f"of {', '.join(results.names)}")
+    return pairs
+
+
+def _find_substitute(results: Results, factor: str, level: str) -> tuple[str | None, str]:
+    """Choose a level in place of a baseline that the run lacks, such as another policy.
+
+    Returns:
+        The level (None for no baseline), and a note for the reader about the choice.
+    """
+    frame = results.frame
+    digests: dict[str, str] = {}
+    for name, digest in zip(frame[factor].tolist(), frame[f"{factor}_sha256"].tolist(),
+                            strict=True):
+        digests.setdefault(name, digest)
+    plain = results.study.baseline_digests.get(factor, "")
+    own = results.study.baseline.get(factor, level)
+    if level in digests:
+        if not plain or digests[level] in ("", plain):
+            return level, ""
+        if level == own:
+            return level, f"Differences are from {level}, whose content is not the study's {own}."
+        return level, f"Differences are from {level}, not from the study's baseline {own}."
+    equal = [name for name, digest in digests.items() if plain and digest == plain]
+    if len(equal) == 1:
+        return equal[0], (f"There are no records of {level}; {equal[0]}, which has the same "
+                          "content, is the baseline.")
+    return None, (f"No differences: there are no records of the baseline {level}. Measure it in "
+                  "the same run.")
+
+
+# --- Cells and the estimates of their values ---
 
 #: Ids of a cell's levels in the order of the factors (`Ids`). A `Key` has a value's name first.
 Ids: TypeAlias = tuple[str, ...]
@@ -28,10 +161,10 @@ Origin = Literal["measured", "published", "modelled"]
 
 @dataclass(frozen=True)
 class Observation:
-    """A value of a cell with its source.
+    """A mean value of one cell, with its source.
 
-    It has an estimate, the values by block, and the names of the records. Published and modelled
-    values have neither blocks nor records.
+    It has an estimate, the values by block (repetition number), and the names of the records.
+    Published and modelled values have neither blocks nor records.
     """
 
     estimate: Estimate
@@ -40,20 +173,21 @@ class Observation:
     origin: Origin = "measured"
 
 
-Value: TypeAlias = Observation | Missing
+Value: TypeAlias = Observation | MissingReason
 
 
 def stated_observation(value: float, origin: Origin) -> Observation:
-    """Return a published or modelled value as an observation without an interval."""
+    """Return a published or modelled value in the form of a measured one, without interval."""
     return Observation(Estimate(value, None, None, 0), origin=origin)
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Row numbers of a cell in the frame.
+class _CellRows:
+    """The rows of the data frame that belong to one cell.
 
-    `all` are the rows of all repetitions, `good` those of the good ones with their blocks and
-    records.
+    - `all`: row numbers of all repetitions
+    - `good`: row numbers of the repetitions whose status is `ok`
+    - `blocks`, `records`: number and record name of each good repetition
     """
 
     all: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -63,21 +197,21 @@ class _Rows:
 
 
 class Cells:
-    """The cells of a run with all estimated values."""
+    """All cells (policy in scenario combinations) of a run, with their estimated values."""
 
     def __init__(self, results: Results, baseline_choice: str = "") -> None:
         self.results = results
-        self.baseline = baseline.choose_baseline(results, baseline_choice)
+        self.baseline = choose_baseline(results, baseline_choice)
         self._columns: dict[str, Sample] = {}
         self._words: dict[str, list[Any]] = {}
         self._blocks: dict[Key, Mapping[int, float]] = {}
         self._any: dict[Key, Observation | None] = {}
         self._values: dict[tuple[Key, bool], Value] = {}
-        self._standings: dict[Ids, Standing] = {}
+        self._standings: dict[Ids, CellStatus] = {}
 
     @cached_property
     def sections(self) -> dict[Ids, tuple[Ids, ...]]:
-        """Return the cells of each combination of surroundings, in the run's order."""
+        """Return the cells in groups that are compared, such as all policies of a scenario."""
         sections: dict[Ids, list[Ids]] = {}
         for ids in self.results.cells:
             sections.setdefault(self.results.select_levels(ids, self.results.surroundings),
@@ -86,7 +220,7 @@ class Cells:
 
     @cached_property
     def observations(self) -> Mapping[Key, Observation]:
-        """Return the metrics and baseline differences of all cells that have a number."""
+        """Return all measured values: metrics of each policy in each scenario, and differences."""
         values = {(metric.name, *ids): self.value(metric.name, ids)
                   for metric in self.results.study.metrics for ids in self.results.cells}
         values |= {(metric.difference.name, *ids): self.difference(metric, ids)
@@ -95,7 +229,7 @@ class Cells:
         return {key: value for key, value in values.items() if isinstance(value, Observation)}
 
     def section_heading(self, section: Ids) -> str:
-        """Return the heading above the rows of some surroundings, or "" without surroundings."""
+        """Return the heading of a group of cells, such as its scenario's name, or ""."""
         return self.results.level_heading(section, self.results.surroundings)
 
     def value(self, name: str, ids: Ids, *, filled: bool = False) -> Value:
@@ -117,12 +251,15 @@ class Cells:
         return self._values[key]
 
     def find_value(self, name: str, ids: Ids) -> Observation | None:
-        """Return the observation of a cell, or None without a value or without the cell."""
+        """Return a value of one cell (policy in scenario) by its column's name, or None."""
         value = self.value(name, ids) if ids in self.results.cells else None
         return value if isinstance(value, Observation) else None
 
     def difference(self, metric: Metric, ids: Ids) -> Value:
-        """Return a metric's difference from the baseline within blocks: positive is worse."""
+        """Return how much a metric differs from the baseline, in one scenario.
+
+        A positive difference is worse. Values with equal repetition numbers are compared.
+        """
         key = ((f"{metric.name} difference", *ids), False)
         if key not in self._values:
             self._values[key] = self._estimate_difference(metric, ids)
@@ -131,32 +268,32 @@ class Cells:
     def _estimate_difference(self, metric: Metric, ids: Ids) -> Value:
         reference = self.baseline.baseline_cell(self.results, ids)
         value = self.value(metric.name, ids)
-        if value is Missing.ABSENT:
+        if value is MissingReason.ABSENT:
             return value
         if self.baseline.is_baseline(self.results, ids):
-            return Missing.REFERENCE
-        if isinstance(value, Missing):
+            return MissingReason.REFERENCE
+        if isinstance(value, MissingReason):
             return value
-        known = self.value(metric.name, reference) if reference else Missing.NO_BASELINE
+        known = self.value(metric.name, reference) if reference else MissingReason.NO_BASELINE
         base = self.values_by_block(metric.name, reference) if reference else {}
         common = sorted(base.keys() & value.blocks.keys())
         if not common:
-            return Missing.NO_BASELINE
-        if len(common) < self.standing(ids).enough:
-            return Missing.TOO_FEW
+            return MissingReason.NO_BASELINE
+        if len(common) < self.status(ids).enough:
+            return MissingReason.TOO_FEW
         sign = -1.0 if metric.better == "lower" else 1.0
         pairs = {block: sign * (base[block] - value.blocks[block]) for block in common}
-        records = () if isinstance(known, Missing) else known.records
+        records = () if isinstance(known, MissingReason) else known.records
         return Observation(statistics.mean(pairs.values()), pairs,
                            tuple(dict.fromkeys((*value.records, *records))))
 
     def sample(self, name: str, ids: Ids) -> Sample:
-        """Return the values of the good repetitions of a cell, with NaN for missing values."""
+        """Return a column's values for a cell's good repetitions (status `ok`), NaN for missing."""
         rows = self._rows.get(ids)
         return self._load_column(name)[rows.good] if rows else np.empty(0)
 
     def mean_of_any(self, name: str, ids: Ids) -> Observation | None:
-        """Return the mean over all good repetitions that have the value, however few they are.
+        """Return the mean over all good repetitions that have a value, however few they are.
 
         The result is None if no repetition has the value.
         """
@@ -168,7 +305,7 @@ class Cells:
         return self._any[name, *ids]
 
     def find_words(self, name: str, ids: Ids) -> list[str]:
-        """Return a column of words for the good repetitions of a cell."""
+        """Return the words in a column of text for a cell's good repetitions (status `ok`)."""
         rows = self._rows.get(ids)
         frame = self.results.frame
         if rows is None or name not in frame:
@@ -178,33 +315,33 @@ class Cells:
         return [str(self._words[name][row]) for row in rows.good.tolist()]
 
     def good_rows(self, ids: Ids) -> list[int]:
-        """Return the row numbers of a cell's good repetitions in the frame."""
+        """Return the row numbers of a cell's good repetitions (status `ok`) in the data frame."""
         rows = self._rows.get(ids)
         return rows.good.tolist() if rows else []
 
     def record_names(self, ids: Ids) -> tuple[str, ...]:
-        """Return the names of the records of a cell's good repetitions."""
+        """Return the names of the records of a cell's good repetitions (status `ok`)."""
         rows = self._rows.get(ids)
         return rows.records if rows else ()
 
-    def standing(self, ids: Ids) -> Standing:
-        """Return how many repetitions of a cell are good, and why others are not."""
+    def status(self, ids: Ids) -> CellStatus:
+        """Return how many repetitions of a cell are good (status `ok`), and why others failed."""
         if ids not in self._standings:
-            self._standings[ids] = self._find_standing(ids)
+            self._standings[ids] = self._find_status(ids)
         return self._standings[ids]
 
     def describe_failures(self) -> Iterator[str]:
-        """Yield a line for each reason why repetitions of a cell do not count."""
+        """Yield a line for each reason why repetitions failed or do not count."""
         for ids in self.results.cells:
-            yield from (f"{self.cell_name(ids)}: {line}" for line in self.standing(ids).failures)
+            yield from (f"{self.cell_name(ids)}: {line}" for line in self.status(ids).failures)
 
     def cell_name(self, ids: Ids) -> str:
-        """Return the name of a cell for a sentence: the compared levels, "in" the surroundings."""
+        """Return the name of a cell for a sentence."""
         return " in ".join(", ".join(self.results.select_levels(ids, factors)) for factors in
                            (self.results.compared, self.results.surroundings) if factors)
 
     @cached_property
-    def _rows(self) -> dict[Ids, _Rows]:
+    def _rows(self) -> dict[Ids, _CellRows]:
         frame, names = self.results.frame, self.results.names
         cells: dict[Ids, list[int]] = {}
         for row, ids in enumerate(zip(*(frame[name].tolist() for name in names), strict=True)):
@@ -214,13 +351,13 @@ class Cells:
         rows = {}
         for ids, every in cells.items():
             good = [row for row in every if ok[row]]
-            rows[ids] = _Rows(np.array(every, dtype=np.intp), np.array(good, dtype=np.intp),
-                              tuple(repetitions[row] for row in good),
-                              tuple(record_name(ids, repetitions[row]) for row in good))
+            rows[ids] = _CellRows(np.array(every, dtype=np.intp), np.array(good, dtype=np.intp),
+                                  tuple(repetitions[row] for row in good),
+                                  tuple(record_name(ids, repetitions[row]) for row in good))
         return rows
 
     @cached_property
-    def _standing_columns(self) -> list[list[Any]]:
+    def _status_columns(self) -> list[list[Any]]:
         return [self.results.frame[name].tolist()
                 for name in ("status", "reason", "repetition", "verified", "checks",
                              "unchecked")]
@@ -233,9 +370,9 @@ class Cells:
         return self._columns[name]
 
     def values_by_block(self, name: str, ids: Ids) -> Mapping[int, float]:
-        """Return the values of a cell's good repetitions by block, without missing values.
+        """Return a column's values for a cell's good repetitions, by the number of the repetition.
 
-        The number of a block is the number of the repetition.
+        A repetition is good if its status is `ok`. Missing values are left out.
         """
         if (name, *ids) not in self._blocks:
             self._blocks[name, *ids] = self._find_block_values(name, ids)
@@ -246,34 +383,36 @@ class Cells:
         if rows is None:
             return {}
         values = self._load_column(name)[rows.good]
-        there = np.isfinite(values)
+        is_present = np.isfinite(values)
         blocks = dict(zip(rows.blocks, values.tolist(), strict=True))
-        if there.all():
+        if is_present.all():
             return blocks
         return {block: blocks[block]
-                for block, is_there in zip(rows.blocks, there.tolist(), strict=True) if is_there}
+                for block, has_value in zip(rows.blocks, is_present.tolist(), strict=True)
+                if has_value}
 
     def _estimate(self, name: str, ids: Ids, *, filled: bool) -> Value:
-        standing = self.standing(ids)
+        standing = self.status(ids)
         if standing.missing is not None:
             return standing.missing
         blocks, records = self.values_by_block(name, ids), self._rows[ids].records
         if not blocks:
-            return Missing.ABSENT
+            return MissingReason.ABSENT
         if filled:
             blocks = {block: blocks.get(block, 0.0) for block in self._rows[ids].blocks}
         if len(blocks) < standing.enough:
-            return Missing.TOO_FEW
+            return MissingReason.TOO_FEW
         if len(blocks) < len(records):
             records = tuple(record for record, block in
                             zip(records, self._rows[ids].blocks, strict=True) if block in blocks)
         return Observation(statistics.mean(blocks.values()), blocks, records)
 
-    def _find_standing(self, ids: Ids) -> Standing:
+    def _find_status(self, ids: Ids) -> CellStatus:
         rows = self._rows.get(ids)
         if rows is None:
-            return not_run_standing(self.results.repetitions)
+            return not_run_status(self.results.repetitions)
         columns = zip(*([column[row] for row in rows.all.tolist()]
-                        for column in self._standing_columns),
+                        for column in self._status_columns),
                       strict=True)
-        return standing_of([CountedRepetition(*row) for row in columns], self.results.repetitions)
+        return find_cell_status([CountedRepetition(*row) for row in columns],
+                                self.results.repetitions)

@@ -1,7 +1,9 @@
-"""Definition of the metrics of a study.
+"""Define the metrics of a study: the numbers that it measures in each repetition.
 
-A metric states the title, the unit, the better direction and the negligible difference. Studies
-declare metrics. All parts of qop that count, compare or present values read them here.
+A `Metric`, such as goodput, has a title, a unit, and the direction that is better. Studies declare
+their metrics. Tables, figures and stopping rules read from them how to show and compare the
+numbers. A `Stage` is a part of a repetition, such as the TCP stream. If it waits too long for the
+processor, the repetition is flagged as disturbed.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that every repetition provides.
+    """A number that every repetition provides, such as goodput, with how it is shown.
 
     `name` ends in the SI unit (`_s`, `_bps`, `_bytes`, ...). Tables show the number as `title`,
     times `scale` in `unit`, with `digits` after the point (None: by the interval). `short` is the
@@ -20,8 +22,8 @@ class Metric:
     Metrics of one `part` stay together where a table is split.
 
     A difference below `negligible` does not matter. This limit is absolute (in SI units) or, if
-    `is_relative`, a share of the baseline's mean. `difference` is the metric of the difference from
-    the baseline, with its own title, if the study reports it. Positive differences are worse:
+    `is_relative`, a fraction of the baseline's mean. `difference` is the metric of the difference
+    from the baseline, with its own title, if the study reports it. Positive differences are worse:
     baseline minus cell where higher is better, cell minus baseline elsewhere. A value below 0 makes
     a record unusable unless the metric is `signed`.
     """
@@ -44,16 +46,17 @@ class Metric:
 
     @property
     def sentence(self) -> str:
-        """Return the title with a capital first letter, for a sentence or a heading."""
+        """Return the metric's title with a capital first letter, to begin a sentence."""
         return f"{self.title[:1].upper()}{self.title[1:]}"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a repetition between two stamps, with its permitted share of waiting.
+    """A part of a repetition, such as the TCP stream, with a limit on waiting for the processor.
 
-    `begins` and `ends` are names of stamps; the first one that the repetition has is used. Above
-    `limit`, waiting for the processor limited this stage, and the repetition is flagged.
+    It lasts from one time stamp to another. `begins` and `ends` are names of time stamps; the first
+    one that the repetition has is used. If the fraction of time spent waiting exceeds `limit`, the
+    repetition is flagged as disturbed.
     """
 
     name: str
@@ -65,7 +68,7 @@ class Stage:
 def insert_before_unit(name: str, ending: str) -> str:
     """Return a name with an ending inserted before its unit.
 
-    >>> named("delay_s", "p95")
+    >>> insert_before_unit("delay_s", "p95")
     'delay_p95_s'
     """
     stem, _, unit = name.rpartition("_")

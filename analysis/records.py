@@ -1,4 +1,4 @@
-"""Conversion of records to a data frame with one row per repetition.
+"""Read the records of a run into a data frame with one row per repetition.
 
 Large numbers of files are read by one process per processor. The columns are:
 
@@ -8,7 +8,8 @@ Large numbers of files are read by one process per processor. The columns are:
 - `checks_ok`, `checks`
 - `unchecked`: settings that no check covers
 - `FACTOR_sha256` for every factor: the digest of the level
-- `medium`, `air`, `clock`, `machine`, `builder`, `fault`
+- `medium`, `air`, `clock`, `machine`, `builder`, `debian`, `fault`
+- `programs`: the user's own daemons in place of Debian's, with version and file
 - `flagged`: something disturbed the repetition, and `flags` says what
 - `alone`: measured while nothing else was measured
 - `elapsed_s`, `started_s` (wall clock)
@@ -35,43 +36,53 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped,unused-ignore]  # stubs are optional
 
-from analysis.bodies import Body, Usable, check_record, extract_values
-from analysis.clock import REAL
-from analysis.reserved import CIRCUMSTANCES, DIGEST
-from analysis.standing import NOT_COUNTED
-from analysis.text import to_printable
-from measure.record import Record, RecordError, join_settings
+from analysis.cell_status import NOT_COUNTED
+from analysis.circumstances import REAL
+from analysis.measurements import (
+    CIRCUMSTANCES,
+    DIGEST_SUFFIX,
+    RecordSchema,
+    RecordValues,
+    check_record,
+    extract_values,
+)
+from analysis.table import to_printable
+from measure.records.record import Record, RecordError, format_programs, join_settings
 from topologies.model import QUEUE
 
 Frame: TypeAlias = pd.DataFrame
 #: Function that reads one record of any schema; it raises RecordError.
-Reader: TypeAlias = Callable[[Path], Record]
+RecordReader: TypeAlias = Callable[[Path], Record]
 #: Lists by name for each row: numbers, or pairs of time and value.
-Lists: TypeAlias = list[Mapping[str, Any]]
+RowLists: TypeAlias = list[Mapping[str, Any]]
 _MEASURED = ("_s", "_bps", "_bytes", "_packets")
 #: Number of files whose rows are held as dictionaries before they become columns.
 _CHUNK = 2000
 _ROOT = Path(__file__).parent.parent
+#: Accelerator of a virtual machine whose processor is emulated by software.
+_EMULATED = "tcg"
+#: Debian release of all guests before records named it.
+_FIRST_RELEASE = "bookworm"
 #: Kinds of processor time that are not work.
 _IDLE = frozenset(("idle", "iowait", "steal"))
 
 
 @dataclass(frozen=True)
 class RecordTable:
-    """The result of reading: a frame (None without records), its lists, and complaints.
+    """The records of a run as a data frame (None without records), with lists and complaints.
 
     `complaints` has a line for each file that is not a usable record.
     """
 
     frame: Frame | None
     complaints: list[str] = field(default_factory=list)
-    samples: Lists = field(default_factory=list)
-    series: Lists = field(default_factory=list)
+    samples: RowLists = field(default_factory=list)
+    series: RowLists = field(default_factory=list)
 
 
-def read_records(paths: Sequence[Path], study: Body, reader: Reader,
+def read_records(paths: Sequence[Path], study: RecordSchema, reader: RecordReader,
                  processes: int | None = None) -> RecordTable:
-    """Read records: return a row for each, and a line for each unusable file.
+    """Read the files of records, and return a row for each and a line for each unusable one.
 
     Args:
         paths: The files; rows have the same order.
@@ -90,7 +101,8 @@ def read_records(paths: Sequence[Path], study: Body, reader: Reader,
                                            range(0, len(paths), share)])))
 
 
-def _read_in_subprocess(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
+def _read_in_subprocess(paths: Sequence[Path], study: RecordSchema,
+                        reader: RecordReader) -> RecordTable:
     """Read records in another process, or in this process if that fails.
 
     multiprocessing is not used: it would run the caller's script again, or fork a process that has
@@ -109,20 +121,21 @@ def _read_in_subprocess(paths: Sequence[Path], study: Body, reader: Reader) -> R
     return RecordTable(*parts)
 
 
-def _read_in_process(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
+def _read_in_process(paths: Sequence[Path], study: RecordSchema,
+                     reader: RecordReader) -> RecordTable:
     return _join_tables([_read_chunk(paths[at:at + _CHUNK], study, reader)
                          for at in range(0, len(paths), _CHUNK)])
 
 
 def _join_tables(parts: Sequence[RecordTable]) -> RecordTable:
     frames = [part.frame for part in parts if part.frame is not None]
-    whole = frames[0] if len(frames) == 1 else \
+    joined = frames[0] if len(frames) == 1 else \
         pd.concat(frames, ignore_index=True) if frames else None
-    return RecordTable(whole, *([item for part in parts for item in getattr(part, name)]
-                                for name in ("complaints", "samples", "series")))
+    return RecordTable(joined, *([item for part in parts for item in getattr(part, name)]
+                                 for name in ("complaints", "samples", "series")))
 
 
-def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTable:
+def _read_chunk(paths: Sequence[Path], study: RecordSchema, reader: RecordReader) -> RecordTable:
     taken, complaints = [], []
     for path in paths:
         try:
@@ -137,8 +150,8 @@ def _read_chunk(paths: Sequence[Path], study: Body, reader: Reader) -> RecordTab
 def _counted_status(record: Record) -> tuple[str, str]:
     """Return the status of a record and its reason, "not counted" under a negative control.
 
-    A repetition can pass under a control if its cell lacks what the control removes. For example,
-    an open network has no RADIUS server.
+    A control is a deliberate fault. A repetition can pass under a control if its network lacks what
+    the control removes. For example, an open network has no RADIUS server.
     """
     fault = record.environment.get("fault")
     if fault and record.status == "ok":
@@ -147,11 +160,11 @@ def _counted_status(record: Record) -> tuple[str, str]:
     return record.status, record.reason
 
 
-def from_records(records: Sequence[Record], study: Body) -> RecordTable:
-    """Return the frame of records in memory, and their lists.
+def from_records(records: Sequence[Record], study: RecordSchema) -> RecordTable:
+    """Return the data frame of records in memory, with their lists of single measured values.
 
     Raises:
-        RecordError: No table can use one of the records.
+        RecordError: A record cannot be used in a table.
     """
     return _make_table([_extract_record(record, extract_values(record, study, record.name), study,
                                         record.name)
@@ -159,33 +172,34 @@ def from_records(records: Sequence[Record], study: Body) -> RecordTable:
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """The row and the lists of one record."""
+class _RecordExtract:
+    """The data frame row and the lists of values of one record."""
 
     row: Mapping[str, Any]
     samples: Mapping[str, Any]
     series: Mapping[str, Any]
 
 
-def _make_table(extracts: Sequence[_Taken], complaints: Sequence[str] = ()) -> RecordTable:
+def _make_table(extracts: Sequence[_RecordExtract], complaints: Sequence[str] = ()) -> RecordTable:
     return RecordTable(_to_frame([dict(each.row) for each in extracts]) if extracts else None,
                        list(complaints), [each.samples for each in extracts],
                        [each.series for each in extracts])
 
 
-def _extract_record(record: Record, usable: Usable, study: Body, where: str) -> _Taken:
-    """Return a record's row and lists."""
+def _extract_record(record: Record, usable: RecordValues, study: RecordSchema,
+                    where: str) -> _RecordExtract:
+    """Return the data frame row and the lists of values of a record."""
     row: dict[str, Any] = _envelope_row(record)
     twice = row.keys() & usable.row.keys()
     if twice:
         raise RecordError(f"{where}: the study {study.id} calls a value {min(twice)!r}, as every "
                           "record's own column; give it another name")
     row.update(usable.row)
-    return _Taken(row, usable.samples, usable.series)
+    return _RecordExtract(row, usable.samples, usable.series)
 
 
 def _to_frame(rows: list[dict[str, Any]]) -> Frame:
-    """Return rows as a frame, with NaN for missing measured values."""
+    """Return rows as a data frame, with NaN for missing measured values."""
     names = dict.fromkeys(name for row in rows for name in row)
     return pd.DataFrame({to_printable(name): _to_column(name, [row.get(name) for row in rows])
                          for name in names})
@@ -201,7 +215,7 @@ def _to_column(name: str, values: list[Any]) -> Any:
 
 
 def _envelope_row(record: Record) -> dict[str, Any]:
-    """Return the first columns of a row, which come from the record's envelope."""
+    """Return the columns of a row that do not depend on the study, such as status and clock."""
     environment = record.environment
     status, reason = _counted_status(record)
     return {
@@ -217,22 +231,24 @@ def _envelope_row(record: Record) -> dict[str, Any]:
         "flagged": bool(environment.get("flags")),
         "flags": " ".join(map(to_printable, environment.get("flags") or ())),
         "alone": bool(environment.get("alone")),
-        **{f"{factor}{DIGEST}": to_printable(record.digests.get(factor, ""))
+        **{f"{factor}{DIGEST_SUFFIX}": to_printable(record.digests.get(factor, ""))
            for factor in record.cell},
         **{name: _to_text(environment.get(name)) for name in CIRCUMSTANCES},
-        "air": air_of(environment)}
+        "machine": describe_machine(environment), "air": air_of(environment),
+        "debian": release_of(environment),
+        "programs": to_printable(format_programs(environment.get("programs")))}
 
 
 def _is_real_time(environment: Mapping[str, Any]) -> bool:
-    """Return whether the machine's clock was the wall clock.
+    """Return whether a repetition was measured with the real clock (the wall clock).
 
-    Old records without a clock were measured with the wall clock.
+    Old records without a clock were measured with it.
     """
     return environment.get("clock") in (REAL, None)
 
 
 def _started_s(record: Record) -> float | None:
-    """Return the wall-clock time when a repetition began, or None if the record lacks it.
+    """Return the wall-clock time at which a repetition began, None if the record lacks it.
 
     Stamps use the machine's clock, which runs ahead of the wall clock where it skips waiting.
     """
@@ -242,16 +258,36 @@ def _started_s(record: Record) -> float | None:
     return began_s
 
 
+def describe_machine(environment: Mapping[str, Any]) -> str:
+    """Return the kind of machine of a record, with the accelerator of a virtual machine.
+
+    So values of an emulated processor are never taken for others.
+    """
+    machine, accelerator = (_to_text(environment.get(name)) for name in ("machine", "accelerator"))
+    if accelerator == _EMULATED:
+        accelerator = f"emulated processor, {_to_text(environment.get('architecture'))}"
+    return f"{machine} ({accelerator})" if accelerator else machine
+
+
 def air_of(environment: Mapping[str, Any]) -> str:
-    """Return the air (DCF or queue) of a record, or "" without a medium.
+    """Return the model of the air (DCF or queue) in a record, or "" without a medium.
 
     Old records without this field used queues.
     """
     return _to_text(environment.get("air") or (QUEUE if environment.get("medium") else ""))
 
 
+def release_of(environment: Mapping[str, Any]) -> str:
+    """Return the Debian release of the guests in a record, or "" for other machines.
+
+    Old records without this field are of the only release that there was.
+    """
+    only = _FIRST_RELEASE if environment.get("machine") == "guest" else ""
+    return _to_text(environment.get("debian", only))
+
+
 def _processor_times(use: object) -> dict[str, float | None]:
-    """Return busy and idle processor time in seconds, or None where not recorded."""
+    """Return busy and idle time of the processor in seconds, None where not recorded."""
     if not isinstance(use, dict):
         return {"processor_busy_s": None, "processor_idle_s": None}
     times = {name: value for name, value in use.items()

@@ -1,5 +1,5 @@
-"""Presenters of tables and reports for each output format.
+"""Convert tables and reports to each output format, from terminal text to HTML and LaTeX.
 
-The formats are terminal, HTML page, LaTeX, Markdown, CSV and Parquet. Each presenter takes
-analysis.table.Table or analysis.present.report.Report and knows nothing of their subject.
+Markdown, CSV and Parquet are formats as well. Each module takes analysis.table.Table or
+analysis.present.report.Report and knows nothing of their subject.
 """

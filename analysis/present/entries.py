@@ -1,4 +1,10 @@
-"""Text of table entries for all output formats: digits, intervals and marks."""
+"""Format the numbers and words in tables as text, for all output formats.
+
+An entry is the content of one place of a table: a number with its confidence interval, or a word.
+`format_entry` returns an entry as an `EntryText`, rounded to two significant digits of its
+uncertainty. Each output format arranges this text in its own way. Other functions return headings,
+the legend of signs, and long texts folded to a width.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +15,58 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from analysis.present.rounding import PLUS_MINUS, round_to_digits, round_to_uncertainty
 from analysis.table import Column, Entry, Quantity, Table
+
+# --- Rounding to the digits that the uncertainty supports ---
+
+PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+_MOST_DECIMALS = 3
+
+
+def round_to_uncertainty(value: float, half_width: float | None) -> tuple[str, str]:
+    """Round a value and the half width of its interval to two digits of the half width.
+
+    >>> round_to_uncertainty(4.6123, 0.0312)
+    ('4.612', '0.031')
+    >>> round_to_uncertainty(1734.0, 126.0)
+    ('1730', '130')
+    """
+    if half_width is None:
+        return round_to_digits(value), ""
+    if half_width <= 1e-9 * max(abs(value), 1):  # equal values, except for rounding
+        return round_to_digits(value), "0"
+    decimals = min(_MOST_DECIMALS, 1 - _decimal_exponent(half_width))
+    # A half width below the last digit shown is shown as 1 in that digit, not as 0.
+    return _format_decimals(value,
+                            decimals), _format_decimals(max(half_width, 10.0**-_MOST_DECIMALS),
+                                                               decimals)
+
+
+def round_to_digits(value: float) -> str:
+    """Return a value without interval as text, with three significant digits.
+
+    All digits before the point are kept.
+    """
+    if value == 0:
+        return "0"
+    return _format_decimals(value,
+                            max(0, min(_MOST_DECIMALS, 2 - _decimal_exponent(value, digits=3))))
+
+
+def _decimal_exponent(value: float, digits: int = 2) -> int:
+    """Return the power of ten of a number's first digit, after rounding to `digits`.
+
+    For example, 0.0996 becomes 0.10.
+    """
+    return math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
+
+
+def _format_decimals(value: float, decimals: int) -> str:
+    rounded = round(value, decimals)
+    return f"{rounded + 0.0:.{max(0, decimals)}f}"  # + 0.0 turns -0.0 into 0.0
+
+
+# --- Entries, headings and signs as text ---
 
 #: Ratio of an interval's longer arm to its shorter arm above which both ends are shown.
 _LOPSIDED = 1.25
@@ -28,8 +84,8 @@ _CLOSE = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 
 
 @dataclass(frozen=True)
-class Shown:
-    """An entry as text: its value or word, and additional values."""
+class EntryText:
+    """A table entry as text: its value or word, and additional values."""
 
     main: str
     spread: str = ""
@@ -40,18 +96,18 @@ class Shown:
 
     @property
     def reference_lines(self) -> tuple[str, ...]:
-        """Return the lines below the value: published in round, modelled in angle brackets."""
+        """Return the lines below a value: the published value in ( ), the modelled one in < >."""
         return (*((f"({self.published})",) if self.published else ()),
                 *((f"{_OPEN}{self.modelled}{_CLOSE}",) if self.modelled else ()))
 
 
 #: Cache of entries as text by identity, because every presenter needs each of them several times.
-_KNOWN: dict[tuple[int, int], tuple[Entry, Column, Shown]] = {}
+_KNOWN: dict[tuple[int, int], tuple[Entry, Column, EntryText]] = {}
 _MAX_KNOWN = 20_000
 
 
-def format_entry(entry: Entry, column: Column) -> Shown:
-    """Return an entry as text, formatted for its column."""
+def format_entry(entry: Entry, column: Column) -> EntryText:
+    """Return a table entry as text, rounded and scaled as its column requires."""
     key = id(entry), id(column)
     known = _KNOWN.get(key)
     if known is not None and known[0] is entry and known[1] is column:
@@ -63,20 +119,20 @@ def format_entry(entry: Entry, column: Column) -> Shown:
     return shown
 
 
-def _format_entry(entry: Entry, column: Column) -> Shown:
+def _format_entry(entry: Entry, column: Column) -> EntryText:
     published, modelled = ("" if value is None else _format_fixed_or_plain(value, column)
                            for value in (entry.published, entry.modelled))
     signs = tuple(mark for mark in MARKS if mark in entry.marks and MARKS[mark][0]
                   and not (mark == "recommended" and "best" in entry.marks))
     if entry.number is None:
-        return Shown(entry.text, "", published, signs, modelled, entry.detail)
+        return EntryText(entry.text, "", published, signs, modelled, entry.detail)
     main, spread = _format_number(entry.number, column)
-    return Shown(entry.text or main, "" if entry.text else spread, published, signs, modelled,
-                 entry.detail)
+    return EntryText(entry.text or main, "" if entry.text else spread, published, signs, modelled,
+                     entry.detail)
 
 
-def typeset_minus(entry_text: Shown) -> Shown:
-    """Return an entry with minus signs in place of hyphens before digits.
+def typeset_minus(entry_text: EntryText) -> EntryText:
+    """Return an entry text with minus signs in place of hyphens before digits.
 
     This is for output formats with typographic characters.
     """
@@ -94,7 +150,7 @@ def _replace_hyphens(text: str) -> str:
 
 
 def format_interval(number: Quantity, column: Column) -> str:
-    """Return the two ends of the interval with the unit, or "" without an interval."""
+    """Return the two ends of a confidence interval with unit as text, or "" without one."""
     if number.low is None or number.high is None:
         return ""
     digits = _digits_for(number, column)
@@ -103,41 +159,41 @@ def format_interval(number: Quantity, column: Column) -> str:
 
 
 def is_numeric(table: Table, index: int) -> bool:
-    """Return whether a column has numbers, which are right-aligned."""
+    """Return whether a table column has numbers, which are right-aligned."""
     return any(row[index].number is not None or row[index].published is not None
                or row[index].modelled is not None for row in table.rows)
 
 
 def marks_of(table: Table) -> list[str]:
-    """Return the marks with a sign that a table uses, in the order of MARKS."""
+    """Return the marks (such as "significant") that a table uses, in the order of MARKS."""
     there = {mark for row in table.rows for entry, column in zip(row, table.columns, strict=True)
              for mark in format_entry(entry, column).signs}
     return [mark for mark in MARKS if mark in there]
 
 
 def has_published(table: Table) -> bool:
-    """Return whether a table has any published value."""
+    """Return whether a table contains a value from a publication."""
     return any(entry.published is not None for row in table.rows for entry in row)
 
 
 def has_modelled(table: Table) -> bool:
-    """Return whether a table has any modelled value."""
+    """Return whether a table contains a value computed by a model."""
     return any(entry.modelled is not None for row in table.rows for entry in row)
 
 
 def list_notations(table: Table) -> list[tuple[str, str, str]]:
-    """Return the sign, kind and meaning of each notation that a table uses."""
-    said = [(MARKS[mark][0], mark, MARKS[mark][1]) for mark in marks_of(table)]
+    """Return each sign that a table uses, with its kind and meaning, for the legend."""
+    notations = [(MARKS[mark][0], mark, MARKS[mark][1]) for mark in marks_of(table)]
     if has_published(table):
-        said.append(("(1.23)", "published", "as published" + f" in {table.source}"
-                     * bool(table.source)))
+        notations.append(("(1.23)", "published", "as published" + f" in {table.source}"
+                          * bool(table.source)))
     if has_modelled(table):
-        said.append((f"{_OPEN}1.23{_CLOSE}", "modelled", "as modelled"))
-    return said
+        notations.append((f"{_OPEN}1.23{_CLOSE}", "modelled", "as modelled"))
+    return notations
 
 
 def heading_rows(columns: Sequence[Column]) -> list[tuple[str, int]]:
-    """Return the groups of neighbouring columns with the number of columns each spans.
+    """Return the group headings above a table's columns, and how many columns each spans.
 
     An empty name stands for a column without a group.
     """
@@ -151,12 +207,12 @@ def heading_rows(columns: Sequence[Column]) -> list[tuple[str, int]]:
 
 
 def unit_of(column: Column) -> str:
-    """Return the unit in brackets for a heading, or "" without a unit."""
+    """Return a column's unit in brackets for its heading, or "" without a unit."""
     return f"[{column.unit}]" if column.unit else ""
 
 
 def section_at(table: Table, row: int) -> Iterable[str]:
-    """Return the section headings directly above a row."""
+    """Return the section headings directly above a table row."""
     return (title for first, title in table.sections if first == row)
 
 
@@ -205,7 +261,10 @@ def _format_number(number: Quantity, column: Column) -> tuple[str, str]:
 
 
 def _digits_for(number: Quantity, column: Column) -> int:
-    """Return the digits after the point, from the column or from the interval's width."""
+    """Return how many digits after the point a number gets in its column.
+
+    The column states them, or they follow from the interval's width.
+    """
     if column.digits is not None:
         return column.digits
     if number.low is None or number.high is None:

@@ -1,6 +1,8 @@
-"""Export of tables to CSV and Parquet in SI units without rounding.
+"""Convert a table of a report to CSV, Parquet or Markdown.
 
-Each known value of an entry (such as the ends of its interval) has its own column.
+CSV and Parquet have SI units without rounding. Each part of an entry (its value and the ends of its
+confidence interval) has its own column there. Markdown has rounded numbers as on a screen, with a
+heading for each section.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.present.entries import is_numeric
+from analysis.present.entries import MARKS, format_entry, is_numeric
 from analysis.table import Column, Entry, Table
+
+# --- CSV and Parquet ---
 
 _UNITS = ("_percent", "_share", "_bytes", "_bps2", "_bps", "_s")
 #: Characters that begin a formula in a spreadsheet, including their full-width forms.
@@ -30,7 +34,7 @@ _BESIDE: tuple[tuple[str, type, Callable[[Entry], Any]], ...] = (
 
 
 def typed_rows(table: Table) -> tuple[dict[str, type], list[list[Any]]]:
-    """Return the columns with their types, and the rows.
+    """Return a table's columns with their types, and its rows, for CSV and Parquet.
 
     Missing values are None.
     """
@@ -62,10 +66,7 @@ def to_csv(table: Table) -> str:
 
 
 def write_parquet(table: Table, path: Path) -> None:
-    """Write the table to a Parquet file.
-
-    Title, caption and notes become its metadata.
-    """
+    """Write a table to a Parquet file. Its title, caption and notes become metadata."""
     import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
     from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
 
@@ -81,23 +82,28 @@ def write_parquet(table: Table, path: Path) -> None:
 
 def _export_fields(table: Table, index: int,
                    column: Column) -> Iterator[tuple[str, type, Callable[[Entry], Any]]]:
-    """Yield the non-empty export columns for one column of a table."""
+    """Yield the columns of CSV and Parquet that contain data, for one column of a table.
+
+    Yields:
+        Name and type of the column, and the function that reads its value from an entry.
+    """
     # A column with a unit is numeric even if none of its cells has a number.
     if not (column.unit or is_numeric(table, index)):
         yield column.key, str, lambda entry: entry.text or None
-        beside = [field for field in _BESIDE if field[0] == "marks"]
+        fields = [field for field in _BESIDE if field[0] == "marks"]
     else:
         yield column.key, float, lambda entry: entry.number.value if entry.number else None
-        beside = list(_BESIDE)
-    for ending, kind, read in beside:
+        fields = list(_BESIDE)
+    for ending, kind, read in fields:
         if any(read(row[index]) is not None for row in table.rows):
             yield _name_column(column.key, ending), kind, read
 
 
 def _name_column(key: str, ending: str) -> str:
-    """Return the name with the ending before the unit: `tcp_goodput_low_bps`.
+    """Return the name of an export column, such as `tcp_goodput_low_bps`.
 
-    Other endings than the interval, published and modelled values have no unit, so they replace it.
+    The ending stands before the unit. Endings of intervals, published and modelled values have the
+    column's unit. Other endings have none, so they replace the unit.
     """
     unit = next((unit for unit in _UNITS if key.endswith(unit)), "")
     if unit and ending in ("low", "high", "published", "modelled"):
@@ -111,10 +117,64 @@ def _find_section(table: Table, row: int) -> str:
 
 
 def _escape_formula(value: Any) -> Any:
-    """Return a value with an apostrophe before text that looks like a formula.
+    """Return a value with an apostrophe before text that a spreadsheet would take for a formula.
 
-    A spreadsheet would compute such a formula. Blanks before the formula are ignored.
+    Blanks before the formula are ignored.
     """
     if isinstance(value, str) and len(value) > 1 and value.lstrip()[:1] in _FORMULAS:
         return f"'{value}"
     return value
+
+
+# --- Markdown ---
+
+def to_markdown(table: Table) -> str:
+    """Return the table as Markdown, with warnings before it and notes below."""
+    table = table.shown_on("screen")
+    lines: list[str] = []
+    for warning in table.warnings:
+        lines += [f"> {_escape_markdown(warning)}", ""]
+    parts = list(table.split_sections()) if table.apart and table.sections else [table]
+    for part in parts:
+        lines += [f"### {_escape_markdown(part.title)}", "", *_grid_lines(part), ""]
+        remarks = [f"- {_escape_markdown(text)}" for _, text in part.remarks]
+        lines += [*remarks, ""] if remarks else []
+    notes = [*([table.caption] if table.caption else []), *table.notes]
+    lines += [f"- {_escape_markdown(note)}" for note in notes]
+    return "\n".join(lines) + "\n"
+
+
+def _grid_lines(table: Table) -> Iterator[str]:
+    numeric = [is_numeric(table, index) for index in range(len(table.columns))]
+    yield _row_line([_column_title(column) for column in table.columns])
+    yield _row_line(["--:" if right else ":--" for right in numeric])
+    titles = dict(table.sections)
+    for number, row in enumerate(table.rows):
+        if number in titles:
+            yield _row_line([f"*{_escape_markdown(titles[number])}*", *[""] * (len(row) - 1)])
+        yield _row_line([_escape_markdown(_entry_text(entry, column))
+                         for entry, column in zip(row, table.columns, strict=True)])
+
+
+def _column_title(column: Column) -> str:
+    group = f"{column.group}, " if column.group else ""
+    unit = f" [{_escape_markdown(column.unit)}]" if column.unit else ""
+    return f"{_escape_markdown(group + column.title)}{unit}"
+
+
+def _entry_text(entry: Entry, column: Column) -> str:
+    shown = format_entry(entry, column)
+    signs = "".join(MARKS[mark][0] for mark in shown.signs)
+    parts = [shown.main, f"{shown.spread}{signs}" if shown.spread else "",
+             f"({shown.detail})" if shown.detail else "", *shown.reference_lines]
+    joined = " ".join(part for part in parts if part)
+    return joined if shown.spread else f"{joined}{signs}"
+
+
+def _row_line(entries: list[str]) -> str:
+    return f"| {' | '.join(entries)} |"
+
+
+def _escape_markdown(text: str) -> str:
+    """Return text with Markdown's special characters escaped."""
+    return "".join(f"\\{c}" if c in "\\|`*_<>[]#" else c for c in text)

@@ -1,6 +1,8 @@
-"""Reports as data, before their conversion to a page.
+"""Define the content of a report on a run as data: answers, verdicts, figures and tables.
 
-A report has answers, verdicts, figures and sections of tables.
+Studies and `analysis.reporting` fill a `Report`. `analysis.present.page` writes it as an HTML page,
+and `analysis.present.terminal` prints its tables. A `Section` has figures and tables, a `Figure`
+has one or several plots (`Panel`). A `Recommendation` names the policy that suits an application.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from analysis.claims.verdict import Verdict
+from analysis.claims import Verdict
 from analysis.table import Table
 
 
 @dataclass(frozen=True)
-class Offer:
-    """The policy recommended for an application in one kind of scenario.
+class Recommendation:
+    """The policy that is recommended for an application, such as a call, in some scenarios.
 
     Without a choice, `reason` says why. `costs` are values with their meaning, the most important
     first. `runners` names the other policies that qualify.
@@ -31,19 +33,44 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The recommendations for one application, with the limits that it requires."""
+class ApplicationAdvice:
+    """The recommended policies for one application, with the limits that it requires."""
 
     application: str
     limits: str
-    offers: tuple[Offer, ...]
+    offers: tuple[Recommendation, ...]
+
+
+@dataclass(frozen=True)
+class DecisiveRepetitions:
+    """The number of repetitions in all that will probably decide `count` open comparisons.
+
+    A count of 0 means that there are too few repetitions to estimate from.
+    """
+
+    repetitions: int
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class ReportFactor:
+    """A factor whose levels a reader of the page can choose, with the titles of its levels.
+
+    Levels of a `compared` factor have one colour in all figures of the page.
+    """
+
+    name: str
+    title: str
+    levels: Mapping[str, str]
+    is_compared: bool = False
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A plot in plotly's format.
+    """A single plot, in the format of plotly.
 
-    Colours named `@0`, `@ink` ... are replaced by the page's colours of the current theme.
+    Colours named `@0`, `@ink` ... are replaced by the page's colours of the current theme. A trace
+    may name the curve that it belongs to, in `meta`: curves of one name have one colour.
     """
 
     title: str
@@ -54,9 +81,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """A group of plots.
+    """A figure of a report: a group of plots.
 
-    `describes` is the text for readers who cannot see them.
+    `describes` is the text for readers who cannot see the plots.
     """
 
     id: str
@@ -68,7 +95,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report with figures, followed by tables."""
+    """A section of a report with figures, followed by tables."""
 
     id: str
     title: str
@@ -78,7 +105,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Links:
+class RecordLinks:
     """Paths of records and captures relative to the report, empty where there are none."""
 
     records: str = ""
@@ -93,14 +120,16 @@ Drawing: TypeAlias = Callable[[Path], Sequence[Path]]
 
 @dataclass(frozen=True)
 class Report:
-    """The contents of a report."""
+    """The whole content of a report on a run."""
 
     title: str
     subtitle: str
     #: Limitations of the clock of all measured numbers; "" without any.
     caveat: str = field(default="", kw_only=True)
+    #: Description of a sequential design, "" for a planned number of repetitions.
+    design: str = field(default="", kw_only=True)
     facts: tuple[tuple[str, str], ...] = ()
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ApplicationAdvice, ...] = ()
     answers_note: str = ""
     answers_title: str = field(default="What to take, for whom, at what cost", kw_only=True)
     claims_title: str = field(default="Claims", kw_only=True)
@@ -111,7 +140,7 @@ class Report:
     warnings: tuple[str, ...] = ()
     complaints: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
-    links: Links = field(default_factory=Links)
+    links: RecordLinks = field(default_factory=RecordLinks)
     #: Tables for files and the terminal; the page shows their contents in another form.
     beside: tuple[Table, ...] = ()
     #: The run's table, which is printed first and also belongs to a section (`run`); ids of the
@@ -122,31 +151,43 @@ class Report:
     asked: tuple[str, ...] = field(default=(), kw_only=True)
     #: Functions that write figures to separate files.
     drawings: tuple[Drawing, ...] = field(default=(), kw_only=True)
+    #: The answer in sentences, printed before the run's table.
+    summary: tuple[str, ...] = field(default=(), kw_only=True)
+    #: Repetitions of a cell that probably decide open differences, None if none would.
+    decisive: DecisiveRepetitions | None = field(default=None, kw_only=True)
+    #: Factors that the page can filter by, names of the study's signs, such as sigma, and the run's
+    #: table in short.
+    factors: tuple[ReportFactor, ...] = field(default=(), kw_only=True)
+    terms: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    short: Table | None = field(default=None, kw_only=True)
     #: Presence of an HTML page; without one, the report is only the run's table and the drawings.
     has_page: bool = field(default=True, kw_only=True)
 
     @property
     def notice(self) -> str:
-        """Return the heading of the box of warnings with their numbers."""
-        counted = (("warning", self.warnings), ("file left out", self.complaints),
-                   ("remark on repetitions that do not count", self.failures))
-        said = [_count_lines(len(lines), name) for name, lines in counted if lines]
-        return f"Read this first: {', '.join(said)}"
+        """Return the heading of the warnings' box: how many of each kind there are.
+
+        Failures come first.
+        """
+        counted = (("remark on repetitions that do not count", self.failures),
+                   ("file left out", self.complaints), ("warning", self.warnings))
+        counts = [_count_lines(len(lines), name) for name, lines in counted if lines]
+        return f"Read this first: {', '.join(counts)}"
 
     @property
     def tables(self) -> Iterator[Table]:
-        """Yield all tables in order."""
+        """Yield all tables of the report in order."""
         yield from self.beside
         for section in self.sections:
             yield from section.tables
 
     @property
     def claims_counted(self) -> str:
-        """Return the number of claims with their source, in words."""
+        """Return the number of claims and their source in words, such as "12 claims"."""
         return f"{self.claimant} {_count_lines(len(self.claims), 'claim')}".strip()
 
     def tally(self) -> dict[str, int]:
-        """Return the number of claims by verdict."""
+        """Return how many claims are confirmed, refuted and undecided."""
         counts = dict.fromkeys(("confirmed", "refuted", "undecided"), 0)
         for claim in self.claims:
             counts[claim.verdict] = counts.get(claim.verdict, 0) + 1

@@ -1,22 +1,230 @@
-"""Terminal output of tables, as wide as the terminal and with every number whole.
+"""Print tables on a terminal, adapted to its width, with every number whole.
 
 A table that is too wide first gets narrower columns of words. Then it loses its optional columns.
 Then uncertainties move below their values. At last the table is shown in parts that repeat its
-first columns.
+first columns. `choose_layouts` makes these choices, and the rest of the module prints the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from analysis.present.columns import Layout, Sheet, choose_layouts
-from analysis.present.entries import fold_text, heading_rows, list_notations, section_at
+from analysis.present.entries import (
+    MARKS,
+    EntryText,
+    fold_text,
+    format_entry,
+    heading_rows,
+    is_numeric,
+    list_notations,
+    section_at,
+)
 from analysis.table import Entry, Table
+
+# --- Layout: widths of columns in characters, and parts that fit the terminal ---
+
+#: Smallest width to which a column of words is folded, unless all of its texts are shorter.
+_NARROWEST = 14
+
+
+@dataclass(frozen=True)
+class ColumnLayout:
+    """The columns of a table that are printed, with their widths.
+
+    If `stacked` is set, uncertainties stand below their values.
+    """
+
+    indexes: tuple[int, ...]
+    widths: tuple[int, ...]
+    stacked: bool
+    heading: str = ""
+    gap: int = 2
+
+    @property
+    def width(self) -> int:
+        """Return the number of characters in a line of the table."""
+        return sum(self.widths) + self.gap * (len(self.widths) - 1)
+
+
+class TextTable:
+    """A table whose entries are converted to text once."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._shown = [[format_entry(entry, column) for entry, column in
+                        zip(row, table.columns, strict=True)] for row in table.rows]
+        self._numeric = [is_numeric(table, index) for index in range(len(table.columns))]
+        self._widths: dict[tuple[int, bool], int] = {}
+
+    def is_numeric(self, index: int) -> bool:
+        """Return whether a column has numbers, which are right-aligned."""
+        return self._numeric[index]
+
+    def heading_lines(self, index: int) -> list[str]:
+        """Return the lines of a column's heading, with the unit in the last one."""
+        column = self.table.columns[index]
+        return [*(column.heading or (column.title,)), *([column.unit] if column.unit else [])]
+
+    def cell_lines(self, row: int, index: int, *, stacked: bool) -> list[str]:
+        """Return the lines of a table entry.
+
+        The uncertainty is on the value's line, or below it if `stacked` is set.
+        """
+        shown = self._shown[row][index]
+        if stacked and shown.spread:
+            spread = shown.spread.replace(" ", "") if self.table.apart else shown.spread
+            lines = [f"{shown.main}{_mark_signs(shown)}", spread]
+        elif stacked and shown.detail:
+            lines = [shown.main, f"({shown.detail})"]
+        else:
+            lines = [shown.main + _text_after_value(shown)]
+        return [*lines, *shown.reference_lines]
+
+    def is_droppable(self, index: int) -> bool:
+        """Return whether a column is left out of a narrow table, rather than folded.
+
+        This applies to optional columns of a run's table.
+        """
+        return self.table.apart and self.table.columns[index].optional
+
+    def natural_width(self, index: int, *, stacked: bool) -> int:
+        """Return the width of a column without line breaks, in characters.
+
+        `stacked` puts the uncertainty below the value.
+        """
+        if (index, stacked) not in self._widths:
+            lines = [line for row in range(len(self.table.rows))
+                     for line in self.cell_lines(row, index, stacked=stacked)]
+            self._widths[index, stacked] = max(cell_len(line)
+                                               for line in (*lines, *self.heading_lines(index)))
+        return self._widths[index, stacked]
+
+    def smallest_width(self, index: int) -> int:
+        """Return the smallest possible width of a column of words, in characters."""
+        texts = [*self.heading_lines(index), *(row[index].text for row in self.table.rows)]
+        words = [word for text in texts for word in _split_words(text)]
+        longest, whole = (max(map(cell_len, some), default=0) for some in (words, texts))
+        if index == 0 and not self.table.apart:
+            return whole
+        return min(_NARROWEST if index == 0 else max(_NARROWEST, longest), whole)
+
+
+def choose_layouts(sheet: TextTable, width: int) -> list[ColumnLayout]:
+    """Return the first layout in which a table fits the terminal, or else a layout in parts.
+
+    Each part repeats the first columns, and is as wide as its columns require.
+    """
+    columns = sheet.table.columns
+    everything = tuple(range(len(columns)))
+    needed = tuple(index for index in everything if not columns[index].optional)
+    for indexes, stacked in ((everything, False), (needed, False), (needed, True)):
+        layout = _fit_columns(sheet, indexes, width, stacked=stacked)
+        if layout.width <= width:
+            return [layout]
+    if any(columns[index].part for index in needed):
+        return list(_layout_by_part(sheet, needed, width))
+    keys = _key_columns(sheet, needed, width)
+    return list(_layout_in_pieces(sheet, keys, needed[len(keys):], width, ""))
+
+
+def _key_columns(sheet: TextTable, indexes: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """Return the first columns of words, which identify a row of the table.
+
+    Without such columns, or if they take more than half of the width, it is the first column alone.
+    """
+    keys = tuple(takewhile(lambda index: not sheet.is_numeric(index), indexes))
+    is_small = _fit_columns(sheet, keys, width, stacked=True).width <= width // 2
+    return keys if len(keys) < len(indexes) and keys and is_small else indexes[:1]
+
+
+def _layout_by_part(sheet: TextTable, indexes: Sequence[int], width: int) -> Iterator[ColumnLayout]:
+    """Yield layouts that split a wide table, if possible between groups of columns.
+
+    Each table has the name of its first group as heading.
+    """
+    columns = sheet.table.columns
+    keys = tuple(index for index in indexes if not columns[index].part)
+    parts: dict[str, list[int]] = {}
+    for index in indexes:
+        if columns[index].part:
+            parts.setdefault(columns[index].part, []).append(index)
+    names = list(parts)
+    while names:
+        count = len(names)
+        while count > 1 and _fit_columns(sheet, (*keys, *_columns_of_parts(parts, names[:count])),
+                                         width,
+                                         stacked=True).width > width:
+            count -= 1
+        yield from _layout_in_pieces(sheet, keys, _columns_of_parts(parts, names[:count]), width,
+                                     names[0])
+        names = names[count:]
+
+
+def _columns_of_parts(parts: dict[str, list[int]], names: Sequence[str]) -> tuple[int, ...]:
+    return tuple(index for name in names for index in parts[name])
+
+
+def _layout_in_pieces(sheet: TextTable, keys: tuple[int, ...], other_columns: Sequence[int],
+                      width: int,
+                      heading: str) -> Iterator[ColumnLayout]:
+    """Yield layouts of some columns each after the key columns, stacked where necessary."""
+    whole = _fit_columns(sheet, (*keys, *other_columns), width, stacked=False, heading=heading)
+    if whole.width <= width:
+        yield whole
+        return
+    left = list(other_columns)
+    while left:
+        count = len(left)
+        while count > 1 and _fit_columns(sheet, (*keys, *left[:count]), width,
+                                         stacked=True).width > width:
+            count -= 1
+        yield _fit_columns(sheet, (*keys, *left[:count]), width, stacked=True, heading=heading)
+        left = left[count:]
+    if not other_columns:
+        yield _fit_columns(sheet, keys, width, stacked=True, heading=heading)
+
+
+def _fit_columns(sheet: TextTable, indexes: tuple[int, ...], width: int, *, stacked: bool,
+                 heading: str = "") -> ColumnLayout:
+    """Return a layout in which columns of words are narrowed as necessary."""
+    widths = [sheet.natural_width(index, stacked=stacked) for index in indexes]
+    # Stacked values are easy to tell apart, so a smaller gap between columns is sufficient.
+    gap = 1 if stacked and sheet.table.apart else 2
+    excess = sum(widths) + gap * (len(widths) - 1) - width
+    spare = {at: widths[at] - sheet.smallest_width(index) for at, index in enumerate(indexes)
+             if not sheet.is_numeric(index) and not sheet.is_droppable(index)} if excess > 0 else {}
+    while excess > 0 and spare:
+        at = max(spare, key=lambda at: (spare[at], at))
+        if spare[at] <= 0:
+            break
+        widths[at] -= 1
+        spare[at] -= 1
+        excess -= 1
+    return ColumnLayout(indexes, tuple(widths), stacked, heading, gap)
+
+
+def _text_after_value(entry: EntryText) -> str:
+    """Return the text behind a value on its line: uncertainty, signs and detail."""
+    spread = f" {entry.spread}" if entry.spread else ""
+    return f"{spread}{_mark_signs(entry)}" + (f" ({entry.detail})" if entry.detail else "")
+
+
+def _mark_signs(entry: EntryText) -> str:
+    return "".join(MARKS[mark][0] for mark in entry.signs)
+
+
+def _split_words(text: str) -> list[str]:
+    """Return the words of a text, also split after hyphens, where a line may break."""
+    return text.replace("-", "- ").split()
+
+
+# --- Output in colour or as plain text ---
 
 _STYLES = {"best": "bold green", "recommended": "bold", "differs": "yellow", "missing": "dim",
            "spans-zero": "dim", "significant": "bold"}
@@ -26,8 +234,8 @@ _WORDS = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "yes": 
 
 
 @dataclass(frozen=True)
-class _Terminal:
-    """A table to be printed with a rich Console."""
+class _TerminalTable:
+    """A table to be printed with a Console of the library rich."""
 
     table: Table
 
@@ -43,13 +251,13 @@ class _Terminal:
         yield Text()
 
 
-def to_console(table: Table) -> _Terminal:
-    """Return a table with its heading and notes for a rich Console."""
-    return _Terminal(table)
+def to_console(table: Table) -> _TerminalTable:
+    """Return a table with its heading and notes, to be printed with a rich Console."""
+    return _TerminalTable(table)
 
 
 def to_plain_text(table: Table, width: int) -> str:
-    """Return a table with its heading and notes as plain text."""
+    """Return a table with its heading and notes as plain text of a given width."""
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
         console.print(to_console(table))
@@ -60,7 +268,7 @@ def _table_lines(table: Table, width: int) -> Iterator[Text]:
     yield Text(table.title, style="bold")
     if table.caption and not table.apart:
         yield Text(table.caption, style="dim")
-    sheet = Sheet(table)
+    sheet = TextTable(table)
     for layout in choose_layouts(sheet, width):
         if layout.heading:
             yield Text(layout.heading, style="italic")
@@ -69,7 +277,7 @@ def _table_lines(table: Table, width: int) -> Iterator[Text]:
         yield from _layout_lines(sheet, layout)
         if table.apart:
             yield Text()
-    yield from (Text(said, style="red") for _, said in table.remarks)
+    yield from (Text(text, style="red") for _, text in table.remarks)
     if table.remarks or not table.apart:
         yield Text()
 
@@ -81,7 +289,7 @@ def _list_notes(table: Table) -> list[str]:
     return [*caption, *([f"{signs[:1].upper()}{signs[1:]}."] if signs else []), *table.notes]
 
 
-def _layout_lines(sheet: Sheet, layout: Layout) -> Iterator[Text]:
+def _layout_lines(sheet: TextTable, layout: ColumnLayout) -> Iterator[Text]:
     table = sheet.table
     columns = [table.columns[index] for index in layout.indexes]
     if any(column.group for column in columns):
@@ -106,12 +314,21 @@ def _layout_lines(sheet: Sheet, layout: Layout) -> Iterator[Text]:
 
 
 def _align_heading(lines: list[str], height: int, *, unit: bool) -> list[str]:
-    """Return a bottom-aligned heading, one line higher where only other columns have units."""
+    """Add blank lines to a column heading, so that all headings of a table have equal height.
+
+    Units are in the last line of a heading. So a heading without a unit gets a blank last line, and
+    the other blank lines come first.
+
+    Args:
+        lines: The heading of one column.
+        height: Number of lines of the highest heading.
+        unit: Whether the last line is a unit, or no column has a unit.
+    """
     below = [] if unit or len(lines) >= height else [""]
     return [""] * (height - len(lines) - len(below)) + lines + below
 
 
-def _group_line(sheet: Sheet, layout: Layout) -> str:
+def _group_line(sheet: TextTable, layout: ColumnLayout) -> str:
     columns = [sheet.table.columns[index] for index in layout.indexes]
     line, at = "", 0
     for title, count in heading_rows(columns):
@@ -121,9 +338,9 @@ def _group_line(sheet: Sheet, layout: Layout) -> str:
     return line.rstrip()
 
 
-def _row_lines(cells: Sequence[Sequence[str]], styles: Sequence[str], layout: Layout,
+def _row_lines(cells: Sequence[Sequence[str]], styles: Sequence[str], layout: ColumnLayout,
                right: Sequence[bool]) -> Iterator[Text]:
-    """Yield the lines of a row, with lines below a value dimmed."""
+    """Yield the printed lines of a table row, with lines below a value dimmed."""
     for number in range(max(map(len, cells))):
         line = Text()
         for at, lines in enumerate(cells):

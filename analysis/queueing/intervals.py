@@ -1,9 +1,11 @@
-"""Confidence intervals of simulated values, from batches of successive customers.
+"""Compute confidence intervals for the mean and percentiles of simulated response times.
 
-The method is batch means (Law and Kelton 1991, 9.5.3). Successive response times are correlated,
-but the means of long batches hardly are. For a percentile, the share of customers above it has such
+Successive response times of a simulated server are correlated, so the usual interval would be too
+narrow. The method is batch means (Law and Kelton 1991, 9.5.3): the series is split into long
+batches, whose means are hardly correlated. `mean_interval` and `percentile_interval` take the
+series in order and return an `Interval`. For a percentile, the fraction of values above it has such
 an interval, whose ends are converted to response times. Near saturation batches must be long, which
-`steady` ensures.
+`analysis.queueing.steady_state` ensures.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from analysis.queueing.errors import QueueingError
+from analysis.queueing.network import QueueingError
 
 LEVEL = 0.95
 #: Number of batches: few and long, because short ones would be correlated near saturation.
@@ -23,7 +25,7 @@ BATCHES = 10
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its 95 % interval.
+    """A value with its 95 % confidence interval.
 
     `low` and `high` equal the value where it is exact.
     """
@@ -39,7 +41,7 @@ def exact_interval(value: float) -> Interval:
 
 
 def mean_interval(values: NDArray[np.float64], batches: int = BATCHES) -> Interval:
-    """Return the mean of a stationary sequence with its interval.
+    """Return the mean of a series of simulated values with its confidence interval.
 
     Raises:
         QueueingError: There are fewer than 2 values per batch.
@@ -50,7 +52,7 @@ def mean_interval(values: NDArray[np.float64], batches: int = BATCHES) -> Interv
 
 def percentile_interval(values: NDArray[np.float64], percent: float,
                         batches: int = BATCHES) -> Interval:
-    """Return the percentile of a stationary sequence with its interval.
+    """Return a percentile of a series of simulated values with its confidence interval.
 
     The upper end is infinite if too few values are above it.
 
@@ -69,11 +71,23 @@ def percentile_interval(values: NDArray[np.float64], percent: float,
 
 
 def share_width(values: NDArray[np.float64], percent: float, batches: int = BATCHES) -> float:
-    """Return half the interval of the share above a percentile, as a logarithm."""
+    """Return half the interval of the fraction of values above a percentile, as a logarithm."""
     return _share_above(values, percent, batches)[1]
 
 
 def _share_above(values: NDArray[np.float64], percent: float, batches: int) -> tuple[float, float]:
+    """Return a percentile, and how exactly a simulation knows the share of values above it.
+
+    If `percent` is below 50, it is the share of values below the percentile.
+
+    Args:
+        values: Simulated values in order of time.
+        percent: The percentile to estimate, above 0 and below 100.
+        batches: Number of equal parts of the values, whose shares give the confidence interval.
+
+    Returns:
+        The percentile, and the half width of the confidence interval, divided by the share.
+    """
     if not 0 < percent < 100:
         raise QueueingError(f"percentile {percent}", "is outside 0 to 100", "give for example 95")
     value = float(np.percentile(values, percent))
@@ -92,7 +106,7 @@ def _split_batches(values: NDArray[np.float64], batches: int) -> list[NDArray[np
 
 
 def interval_around(value: float, of_batches: list[float]) -> Interval:
-    """Return a value with the interval that the means of batches give."""
+    """Return a value with a confidence interval from the values of its batches."""
     quantile = float(special.stdtrit(len(of_batches) - 1, 0.5 + LEVEL / 2))
     half = quantile * float(np.std(of_batches, ddof=1)) / len(of_batches) ** 0.5
     return Interval(value, value - half, value + half)

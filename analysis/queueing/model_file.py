@@ -1,29 +1,41 @@
-"""Reader of model.yml, which has stations, chains and optional measurements."""
+"""Read a queueing model from a YAML file: its servers, kinds of transactions and measurements.
+
+`load_model` reads and checks a file. It returns a `Model`: a `QueueingNetwork` with the
+measurements of its chains (kinds of transactions). `./qop model FILE` then computes response times
+under load. Every error is one line: `FILE:LINE: what; what to do`.
+
+docs/queueing.md explains every key of the file. The keys are fields of the classes in
+`analysis.queueing.network`, whose docstrings explain them, too: `QueueingStation`, `Visit`,
+`CustomerClass` and `Chain`.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
 
-from analysis.queueing import document
-from analysis.queueing.document import KeyPath
-from analysis.queueing.errors import QueueingError, choose_from
 from analysis.queueing.network import (
     MAX_COUNT,
     Chain,
     CustomerClass,
     Direction,
     Discipline,
+    QueueingError,
     QueueingNetwork,
     QueueingStation,
     Visit,
 )
 from analysis.queueing.prediction import Measurement
-from topologies import wording
+from documents.refusals import explain_refusal
+from documents.yaml_reader import YamlProblem, YamlRules, parse_yaml, read_text
+
+_RULES = YamlRules("model", depth_limit=10, manual="docs/queueing.md", refuses_text_numbers=True,
+                   empty="write stations: and chains:")
+
+# --- Entries of the file, and their conversion to a network ---
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=40)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -31,11 +43,13 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 
 
-class _Strict(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _StationEntry(_Strict):
+class _StationEntry(_StrictModel):
+    """A station (`QueueingStation`). `scv` is the squared coefficient of variation of services."""
+
     discipline: Discipline = "ps"
     servers: Count = 1
     scv: NotNegative | None = None
@@ -43,19 +57,25 @@ class _StationEntry(_Strict):
     warm_up_s: NotNegative = 0.0
 
 
-class _VisitEntry(_Strict):
+class _VisitEntry(_StrictModel):
+    """A visit to a station (`Visit`). An urgent one is served first where there are priorities."""
+
     station: Name
     service_s: Positive
     visits: Positive = 1.0
     urgent: bool = False
 
 
-class _ClassEntry(_Strict):
+class _ClassEntry(_StrictModel):
+    """A step of a transaction (`CustomerClass`), which may be part of only one variant of it."""
+
     visits: Annotated[list[_VisitEntry], Field(min_length=1)]
     variant: Name | None = None
 
 
-class _ChainEntry(_Strict):
+class _ChainEntry(_StrictModel):
+    """A kind of transaction (`Chain`). `shares` has the fraction of cycles of each variant."""
+
     classes: Annotated[dict[Name, _ClassEntry], Field(min_length=1)]
     population: Count | None = None
     rate_per_s: Positive | None = None
@@ -63,7 +83,12 @@ class _ChainEntry(_Strict):
     shares: dict[Name, NotNegative] = {}
 
 
-class _PointEntry(_Strict):
+class _PointEntry(_StrictModel):
+    """A measurement of a chain at one load (`Measurement`).
+
+    With `calibration`, the model is fitted to it, and not checked by it.
+    """
+
     load: Positive
     response_s: Positive
     throughput_per_s: Positive | None = None
@@ -71,7 +96,7 @@ class _PointEntry(_Strict):
     calibration: bool = False
 
 
-class _File(_Strict):
+class _ModelDocument(_StrictModel):
     stations: Annotated[dict[Name, _StationEntry], Field(min_length=1)]
     chains: Annotated[dict[Name, _ChainEntry], Field(min_length=1)]
     measured: dict[Name, list[_PointEntry]] = {}
@@ -79,34 +104,37 @@ class _File(_Strict):
 
 @dataclass(frozen=True)
 class Model:
-    """A network with the measurements of each of its chains."""
+    """A queueing network, with the measurements of each of its chains (kinds of transactions)."""
 
     network: QueueingNetwork
     measured: dict[str, tuple[Measurement, ...]]
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Return the model in a file.
+    """Read and validate a queueing model from a YAML file.
 
     Raises:
         QueueingError: The file is not a valid model; one line `FILE:LINE: what; what to do`.
     """
     file = os.fspath(path)
-    values, lines = document.read_document(file)
     try:
-        parsed = _File.model_validate(values)
+        document = parse_yaml(file, read_text(file, _RULES), _RULES)
+    except YamlProblem as problem:
+        raise QueueingError(problem.format_place(file), problem.what, problem.advice) from None
+    try:
+        parsed = _ModelDocument.model_validate(document.data)
     except ValidationError as error:
-        # Report unknown keys first: a misspelt key explains a missing one.
-        details = sorted(error.errors(include_url=False),
-                         key=lambda detail: detail["type"] != "extra_forbidden")
-        raise _explain_error(file, lines, details[0], len(details) - 1) from None
+        refusal = explain_refusal(error, document, _ModelDocument, f"see {_RULES.manual}")
+        rest = f" (and {refusal.more} more)" if refusal.more else ""
+        raise QueueingError(f"{file}:{refusal.line}", f"{refusal.name}: {refusal.what}",
+                            refusal.advice + rest) from None
     try:
         return _build_model(parsed)
     except QueueingError as error:
         raise QueueingError(f"{file}: {error.where}", error.what, error.advice) from None
 
 
-def _build_model(parsed: _File) -> Model:
+def _build_model(parsed: _ModelDocument) -> Model:
     stations = tuple(QueueingStation(name, entry.discipline, entry.servers, entry.scv,
                                      entry.direction, entry.warm_up_s)
                      for name, entry in parsed.stations.items())
@@ -129,66 +157,3 @@ def _build_chain(name: str, entry: _ChainEntry) -> Chain:
         for of_class, member in entry.classes.items())
     return Chain(name, classes, entry.population, entry.rate_per_s, entry.think_s, entry.shares)
 
-
-#: Words for numbers out of range by pydantic's type of error, with the context key of the limit.
-_EDGES = {"greater_than": ("more than", "gt"), "greater_than_equal": ("at least", "ge"),
-          "less_than_equal": ("at most", "le")}
-#: Words and advice by pydantic's type of error.
-_WORDS = {
-    "missing": ("is missing", "add it"),
-    "dict_type": ("is not a block of keys", "see docs/queueing.md"),
-    "model_type": ("is not a block of keys", "see docs/queueing.md"),
-    "float_type": ("is not a number", "write a number such as 0.0015"),
-    "int_type": ("is not a whole number", "write 1, 2, ..."),
-    "int_from_float": ("is not a whole number", "write 1, 2, ..."),
-    "bool_type": ("is neither true nor false", "write true or false"),
-    "string_type": ("is not a word", "write a word"),
-    "string_pattern_mismatch": ("is not a name", "use letters, digits, _ and -, a letter first"),
-    "string_too_long": ("is too long", "use at most 40 characters"),
-    "too_short": ("is empty", "give one or more"),
-    "finite_number": ("is infinite, or no number (.inf, .nan)", "write a number such as 0.0015"),
-}
-
-
-def _explain_error(file: str, lines: dict[KeyPath, int], detail: ErrorDetails,
-                   more: int) -> QueueingError:
-    path: KeyPath = tuple(part for part in detail["loc"] if part != "[key]")
-    known = path
-    while known not in lines:
-        known = known[:-1]
-    what, advice = _describe_error(detail, path)
-    name = ".".join(map(str, path))
-    rest = f" (and {more} more)" if more else ""
-    return QueueingError(f"{file}:{lines[known]}", f"{name} {what}", advice + rest)
-
-
-def _describe_error(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
-    kind, context = detail["type"], detail.get("ctx", {})
-    if kind == "extra_forbidden":
-        return "is not a key of a model", choose_from(str(path[-1]), _keys_beside(path))
-    if kind == "literal_error":
-        return f"is {_shorten(detail['input'])}", f"write {context['expected']}"
-    if kind in _EDGES:
-        words, key = _EDGES[kind]
-        return f"is {_shorten(detail['input'])}", f"write {words} {context[key]}"
-    if kind in ("float_type", "int_type") and isinstance(detail["input"], str):
-        return (f"{_WORDS[kind][0]} but the text {_shorten(detail['input'])}",
-                "write the number alone, without a unit and without quotes")
-    if kind in _WORDS:
-        return _WORDS[kind]
-    is_block = kind in ("dict_type", "model_type")
-    return "is not a block of keys" if is_block else wording.describe_error(
-        detail), "see docs/queueing.md"
-
-
-def _keys_beside(path: KeyPath) -> tuple[str, ...]:
-    """Return the valid keys at the level of `path`."""
-    models: dict[int, Any] = {1: _File, 3: _StationEntry if path[0] == "stations" else _ChainEntry,
-                              4: _PointEntry, 5: _ClassEntry, 7: _VisitEntry}
-    entry = models.get(len(path))
-    return tuple(entry.model_fields) if entry else ()
-
-
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."

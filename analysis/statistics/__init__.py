@@ -1,17 +1,23 @@
-"""Statistics as pure functions of samples, with 95 % intervals by default.
+"""Compute statistics of measured samples, such as means and differences, with 95 % intervals.
 
+The functions know nothing about networks: they take numbers and return estimates, p-values or
+effect sizes. Reports use them to compare security policies, and stopping rules to end a run.
 Simulations test the coverage of the intervals: test_statistics.py and test_comparison.py in
 tests/analysis.
 """
 
-from analysis.statistics.correction import benjamini_hochberg, holm
 from analysis.statistics.differences import (
     Comparison,
+    benjamini_hochberg,
+    cliffs_delta,
     compare_paired,
     compare_welch,
     compare_welch_pairs,
+    hedges_g,
+    hedges_g_paired,
+    holm,
+    magnitude_word,
 )
-from analysis.statistics.effects import cliffs_delta, hedges_g, hedges_g_paired, magnitude_word
 from analysis.statistics.estimates import (
     LEVEL,
     Estimate,
@@ -20,25 +26,27 @@ from analysis.statistics.estimates import (
     mean_bca,
     median,
     paired_differences,
+    relative_spread,
     sample_variance,
 )
-from analysis.statistics.extremes import relative_spread
-from analysis.statistics.needed import (
-    MOST,
+from analysis.statistics.robust import Trend, find_trend, modified_z_scores
+from analysis.statistics.sample_size import (
+    MAX_REPETITIONS,
     POWER,
     Outcome,
     decide_outcome,
     pairs_needed,
     repetitions_to_decide,
 )
-from analysis.statistics.robust import Trend, find_trend, modified_z_scores
+from analysis.statistics.sequential import Looks, plan_looks
 
 __all__ = [
     "LEVEL",
-    "MOST",
+    "MAX_REPETITIONS",
     "POWER",
     "Comparison",
     "Estimate",
+    "Looks",
     "Outcome",
     "Sample",
     "Trend",
@@ -59,6 +67,7 @@ __all__ = [
     "modified_z_scores",
     "paired_differences",
     "pairs_needed",
+    "plan_looks",
     "relative_spread",
     "repetitions_to_decide",
     "sample_variance",

@@ -1,4 +1,10 @@
-"""Detection of outliers and drift by ranks and medians."""
+"""Detect outliers and drift by medians and ranks, without assuming a distribution.
+
+`modified_z_scores` takes groups of values and returns how far each value is from the median of its
+group. `find_trend` takes several time series and tests whether they rise or fall together (seasonal
+Kendall test). The result is a p-value and a median slope. Reports warn about outliers and drift
+with these functions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +21,7 @@ _TO_DEVIATIONS = 1.4826
 
 
 def modified_z_scores(groups: Sequence[Iterable[float]]) -> list[Sample]:
-    """Return the deviation of each value from the median of its group, by group.
+    """Return how far each value is from the median of its group, to detect outliers.
 
     Iglewicz and Hoaglin (1993), "How to Detect and Handle Outliers", ASQC Basic References in
     Quality Control 16: values beyond 3.5 are outliers. The unit is the median absolute deviation
@@ -36,7 +42,7 @@ def modified_z_scores(groups: Sequence[Iterable[float]]) -> list[Sample]:
 
 @dataclass(frozen=True)
 class Trend:
-    """A common trend of several series: Kendall's S, p-value and median slope.
+    """A common trend of several time series: Kendall's S, p-value and median slope.
 
     `slope` is per unit of time, in the values' unit. It is None where no two times differ.
     """
@@ -47,10 +53,10 @@ class Trend:
 
 
 def find_trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Trend:
-    """Test whether series of (times, values) rise or fall together.
+    """Test whether several time series rise or fall together (seasonal Kendall test).
 
-    Each series has its own level. This is the seasonal Kendall test, with the series as seasons,
-    and its slope. The test uses only the order of the values.
+    Each series has its own level. The series are the seasons of the test, and the slope is that of
+    the test. Only the order of the values is used.
 
     Hirsch, Slack and Smith (1982), "Techniques of trend analysis for monthly water quality data",
     Water Resources Research 18(1), 107-121.
@@ -77,12 +83,12 @@ def find_trend(series: Sequence[tuple[Iterable[float], Iterable[float]]]) -> Tre
 
 
 def _count_ties(values: Sample) -> Sample:
-    """Return the count of each distinct value."""
+    """Return how often each distinct value occurs."""
     return np.unique(values, return_counts=True)[1].astype(np.float64)
 
 
 def _kendall_variance(size: int, first: Sample, second: Sample) -> float:
-    """Return the variance of Kendall's S for independent sides, with ties on both sides.
+    """Return the variance of Kendall's S for independent variables, with ties in both.
 
     Kendall (1970), "Rank Correlation Methods", 4th edition, 4.4.
     """

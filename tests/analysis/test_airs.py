@@ -7,25 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from analysis import NothingToReport
-from analysis.air import list_biases
-from analysis.comparison import compare_runs
-from analysis.footnotes import describe_circumstances
+from analysis import NoResultsError
+from analysis.circumstances import list_air_biases
+from analysis.reporting.comparison import compare_runs
+from analysis.reporting.run_table import describe_circumstances
 from fabricated import cells_of, make, results_of
-from guest import air_module
+from guest import kernel
 from harness.engine.recording import describe_circumstances as circumstances_of
-from measure.record import Record
+from measure.records.record import Record
 from plans import plan_of
-from studies.qop2007.report.from_paper import basis_from_paper
-from studies.qop2007.report.from_run import basis_from_run
-from studies.qop2007.report.run_notes import run_table
-from studies.qop2007.report.traffic_tables import table_5, table_6, table_7, table_8
+from studies.qop2007.report.basis import basis_from_paper, basis_from_run
+from studies.qop2007.report.paper_tables import (
+    build_table_5,
+    build_table_6,
+    build_table_7,
+    build_table_8,
+)
+from studies.qop2007.report.run_table import build_run_table
 
 
 @pytest.fixture(autouse=True)
 def _stock_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine has no module of the air."""
-    monkeypatch.setattr(air_module, "LOADED", tmp_path / "none")
+    monkeypatch.setattr(kernel, "LOADED_MODULE_VERSION", tmp_path / "none")
 
 
 def of_air(air: str | None, records: Iterable[Record]) -> list[Record]:
@@ -59,22 +63,22 @@ def test_one_air_leaves_nothing_out() -> None:
 def test_two_airs_are_not_compared() -> None:
     """Nor as if they were one, nor side by side."""
     runs = [results_of(*of_air(air, [make("P1", 1), make("P1", 2)])) for air in ("dcf", None)]
-    with pytest.raises(NothingToReport, match="no table mixes airs"):
+    with pytest.raises(NoResultsError, match="no table mixes airs"):
         compare_runs(*runs)
 
 
-@pytest.mark.parametrize(("air", "said"), [("dcf", "came to 5 % less"),
-                                           ("queue", "comes to 5 % more")])
+@pytest.mark.parametrize(("air", "said"), [("dcf", "was lower by 5 %"),
+                                           ("queue", "is higher by 5 %")])
 def test_tables_of_traffic_say_what_the_air_makes_of_them(air: str, said: str) -> None:
     """Tables 5 to 8 of a run: against the other air, and why. What the paper printed has none."""
     basis = basis_from_run(cells_of(*of_air(air, [make(policy, n) for policy in ("P1", "P2")
                                                   for n in (1, 2)])))
-    for table in (table_5, table_6, table_7, table_8):
-        [note] = [note for note in table(basis).notes if "one channel twice" in note]
-        assert said in note and "count their slots down together" in note
-        assert not any("one channel twice" in note for note in table(basis_from_paper()).notes)
+    for table in (build_table_5, build_table_6, build_table_7, build_table_8):
+        [note] = [note for note in table(basis).notes if "hops on one channel" in note]
+        assert said in note and "count down their backoffs" in note
+        assert not any("hops on one channel" in note for note in table(basis_from_paper()).notes)
     varies = [any("Backoffs are drawn" in note for note in table(basis).notes)
-              for table in (table_5, table_6, table_7, table_8)]
+              for table in (build_table_5, build_table_6, build_table_7, build_table_8)]
     assert varies == [air == "dcf", air == "dcf", False, False]
 
 
@@ -95,17 +99,17 @@ def test_a_record_says_which_air_it_was() -> None:
         **record.environment, "medium": entry["medium"], "air": entry["air"]}})
         for record in (make("P1", 1), make("P1", 2))] for entry in said)
     assert results_of(*contended, *in_turns[:1]).air == "dcf"
-    with pytest.raises(NothingToReport, match="no table mixes airs"):
+    with pytest.raises(NoResultsError, match="no table mixes airs"):
         compare_runs(results_of(*contended), results_of(*in_turns))
 
 
 def test_the_bias_of_queues_stands_beside_their_numbers() -> None:
     """With its size, by the medium of the plan; what stations contend for has none."""
     host, guest = plan_of(on="host"), plan_of()
-    [said] = list_biases("queue", host.manifest)
+    [said] = list_air_biases("queue", host.manifest)
     assert "was late by 0.52 ms" in said and "14 % at 256" in said
-    assert list(list_biases("dcf", guest.manifest)) == [] == list(list_biases("", None))
-    [unknown] = list_biases("queue", None)
+    assert list(list_air_biases("dcf", guest.manifest)) == [] == list(list_air_biases("", None))
+    [unknown] = list_air_biases("queue", None)
     assert "was late, and times are too long" in unknown
-    table = run_table(cells_of(*of_air("queue", [make("P1", 1), make("P1", 2)])))
+    table = build_run_table(cells_of(*of_air("queue", [make("P1", 1), make("P1", 2)])))
     assert any("served its stations by queues" in note for note in table.notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import re
@@ -15,12 +16,12 @@ from typing import Any
 import pytest
 
 import analysis
-from analysis import NothingToReport
+from analysis import NoResultsError
+from analysis.cell_status import MissingReason
 from analysis.cells import Cells
 from analysis.present.export import to_csv
-from analysis.standing import Missing
 from analysis.statistics import Estimate
-from conftest import PROJECT
+from conftest import PROJECT, Qop
 from fabricated import (
     P1_PHASES,
     P12_PHASES,
@@ -33,6 +34,7 @@ from fabricated import (
     lines_of,
     load,
     make,
+    manifest_of,
     paper_run,
     results_of,
     row_of,
@@ -42,10 +44,18 @@ from fabricated import (
     write_all,
 )
 from harness.errors import UserError
-from measure import phases as measured
-from measure.record import CheckRecord, Record, write_record
+from measure.checks import phases as measured
+from measure.records.manifest import Manifest, plan_digest
+from measure.records.record import (
+    CheckRecord,
+    Record,
+    RecordError,
+    parse_record,
+    to_text,
+    write_record,
+)
 from studies import records as stored
-from studies.qop2007.body import PhaseRecord
+from studies.qop2007.measurements import PhaseRecord
 from studies.qop2007.phases import find_components as components_measured
 from studies.qop2007.report.phase_names import (
     COMPONENTS,
@@ -53,7 +63,7 @@ from studies.qop2007.report.phase_names import (
     component_phases,
     phase_names,
 )
-from studies.qop2007.report_options import NO_LAYERS_SHA256
+from studies.qop2007.study import NO_LAYERS_SHA256
 
 # --- records to frame ---------------------------------------------------------------------------
 
@@ -207,8 +217,8 @@ def test_what_passes_under_a_negative_control_is_named_and_not_counted() -> None
     assert "measure again" not in text
     assert "Measure it in the same run" not in text
     assert "P1 not counted 1 of 1 (repetition 1): passes under the negative control" in text
-    assert f" {Missing.NOT_COUNTED.value} " in row_of(text, "P1")
-    assert f" {Missing.FAILED.value} " in row_of(text, "P8")
+    assert f" {MissingReason.NOT_COUNTED.value} " in row_of(text, "P1")
+    assert f" {MissingReason.FAILED.value} " in row_of(text, "P8")
 
 
 def test_a_copied_record_counts_once(tmp_path: Path) -> None:
@@ -233,11 +243,11 @@ def test_an_empty_run_gives_a_clear_sentence(tmp_path: Path, prepare: Callable[[
     """One line that names the folder and says what to do, by an exception of its own."""
     folder = tmp_path / "out"
     prepare(folder)
-    with pytest.raises(NothingToReport, match=says) as caught:
+    with pytest.raises(NoResultsError, match=says) as caught:
         analysis.load(folder, STUDY, None, stored.read_record)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert issubclass(NothingToReport, ValueError)
+    assert issubclass(NoResultsError, ValueError)
 
 
 def test_text_from_records_cannot_steer_the_terminal() -> None:
@@ -345,7 +355,7 @@ def test_what_was_not_measured_is_no_zero() -> None:
     records = [make(policy, repetition, phases=phases_, udp=5.8e6) for repetition in (1, 2)
                for policy, phases_ in (("P1", P1_PHASES), ("P12", P12_PHASES))]
     cells = cells_of(*(changed(record, udp=None) for record in records))
-    assert value_of(cells, "udp_goodput_bps", "P1") is Missing.ABSENT
+    assert value_of(cells, "udp_goodput_bps", "P1") is MissingReason.ABSENT
     assert standing_of(cells, "P1").word == "ok"
     text = text_of(cells, 150)
     assert "UDP" not in text.splitlines()[2]
@@ -382,7 +392,7 @@ def test_overhead_is_baseline_minus_policy_in_the_same_block() -> None:
     assert lost.mean == pytest.approx(0.17e6 - 0.002e6 / 3)
     assert lost.n == 3
     assert lost.half_width < value_of(cells, "tcp_goodput_bps", "P3").half_width / 10
-    assert value_of(cells, "tcp_overhead_bps", "P1") is Missing.REFERENCE
+    assert value_of(cells, "tcp_overhead_bps", "P1") is MissingReason.REFERENCE
     assert value_of(cells, "tcp_overhead_bps", "P5").spans_zero
 
 
@@ -391,8 +401,8 @@ def test_overhead_needs_its_own_scenario_and_blocks() -> None:
     cells = cells_of(make("P1", 1, scenario="N1"), make("P1", 2, scenario="N1"),
                      make("P2", 2, scenario="N1"), make("P2", 3, scenario="N1"),
                      failed("P1", 1), failed("P1", 2), make("P2", 1), make("P2", 2))
-    assert value_of(cells, "tcp_overhead_bps", "P2", "N1") is Missing.TOO_FEW
-    assert value_of(cells, "tcp_overhead_bps", "P2", "N2") is Missing.NO_BASELINE
+    assert value_of(cells, "tcp_overhead_bps", "P2", "N1") is MissingReason.TOO_FEW
+    assert value_of(cells, "tcp_overhead_bps", "P2", "N2") is MissingReason.NO_BASELINE
 
 
 def test_a_missing_baseline_is_said_and_numbers_stay() -> None:
@@ -416,12 +426,22 @@ def test_a_baseline_with_layers_is_said(asked: str) -> None:
     """Overhead relative to WEP is a fair question, but not the paper's."""
     cells = cells_of(make("P2"), make("P3"), baseline=asked)
     assert cells.baseline.name == "P2"
-    assert "The baseline P2 is not what the study's own, P1, is" in cells.baseline.note
+    assert "Differences are from P2, not from the study's baseline P1." in cells.baseline.note
+
+
+def test_choose_baseline_prefers_the_users_then_the_profiles() -> None:
+    """A profile's baseline is part of the plan, so that a report needs no option for it."""
+    records = [make("P1"), make("P2"), make("P3")]
+    results = results_of(*records, manifest=manifest_of(records, baseline={"policy": "P2"}))
+    assert results.compared == ("policy",)
+    assert Cells(results).baseline.name == "P2"
+    assert Cells(results, "P3").baseline.name == "P3"
+    assert cells_of(*records).baseline.name == "P1"
 
 
 def test_a_baseline_of_no_factor_is_refused() -> None:
     """One line that names the factors that there are."""
-    with pytest.raises(NothingToReport, match="no factor 'colour'; it is one of policy, scenario"):
+    with pytest.raises(NoResultsError, match="no factor 'colour'; it is one of policy, scenario"):
         cells_of(make("P1"), baseline="colour=red")
 
 
@@ -431,9 +451,17 @@ def test_no_layers_have_the_digest_that_is_looked_for() -> None:
     assert bare == ["P1"]
 
 
+#: The user's own daemons, as records contain them, and in words.
+PROGRAMS = {"wpa_supplicant": {"file": "own/wpa_supplicant", "version": "v2.78", "sha256": "0"},
+            "hostapd": {"file": "own/hostapd", "version": "v2.77", "sha256": "1"}}
+TOLD = "hostapd v2.77 (own/hostapd), wpa_supplicant v2.78 (own/wpa_supplicant)"
+
+
 @pytest.mark.parametrize(("change", "says"), [
     ({"policy": "other"}, "P3: records of different versions of the policy"),
     ({"medium": None}, "Records of different medium"),
+    ({"debian": "trixie"}, "Records of different debian (bookworm, trixie)"),
+    ({"programs": PROGRAMS}, f"Records of different programs ({TOLD}) are averaged"),
     ({"clock": "virtual"}, "1 record is of another clock (virtual) and left out"),
     ({"fault": "wrong-password"}, "Negative control: the fault 'wrong-password'")])
 def test_mixed_circumstances_are_said(change: dict[str, Any], says: str) -> None:
@@ -446,11 +474,64 @@ def test_mixed_circumstances_are_said(change: dict[str, Any], says: str) -> None
     assert any(says in warning for warning in warnings), warnings
 
 
+def test_records_of_before_releases_are_of_the_only_one() -> None:
+    """A folder that was begun before records named it goes on without a warning."""
+    first, second = make("P1", 1), make("P1", 2)
+    assert "debian" not in first.environment
+    second = changed(second, environment=second.environment | {"debian": "bookworm"})
+    table = STUDY.run_table(cells_of(first, second))
+    assert not [line for line in table.warnings if "debian" in line]
+    assert any(" Debian: bookworm." in note for note in table.notes)
+    other = {**first.environment, "machine": "host"}
+    table = STUDY.run_table(cells_of(changed(first, environment=other)))
+    assert not any(" Debian: " in note for note in table.notes)
+
+
+def test_own_programs_are_told_wherever_numbers_are(tmp_path: Path, qop: Qop) -> None:
+    """Or a reader takes the numbers for those of Debian's daemons."""
+    record = make("P1", 1)
+    mine = changed(record, environment=record.environment | {"programs": PROGRAMS})
+    line = f"Programs of the user's own took the place of Debian's: {TOLD}."
+    assert line in STUDY.run_table(cells_of(mine)).warnings
+    assert not [each for each in STUDY.run_table(cells_of(record)).warnings if "Programs" in each]
+    write_all([mine], tmp_path / "mine")
+    assert line in " ".join(qop("report", str(tmp_path / "mine")).stdout.split())
+    assert line in html.unescape((tmp_path / "mine" / "report.html").read_text())
+    write_all([record], tmp_path / "theirs")
+    notes = qop("compare", str(tmp_path / "theirs"), str(tmp_path / "mine")).stdout
+    assert f"The runs differ in programs: none and {TOLD}." in " ".join(notes.split())
+
+
+def test_status_names_own_programs(tmp_path: Path, qop: Qop) -> None:
+    """The plan names them, so this holds before the first record, too."""
+    write_all([make("P1", 1)], tmp_path)
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    plan["settings"]["programs"] = PROGRAMS
+    plan["digest"] = plan_digest(plan)
+    (tmp_path / "plan.json").write_text(Manifest.model_validate(plan).to_text())
+    assert f"programs of the user's own: {TOLD}\n" in qop("status", str(tmp_path)).stdout
+    plan["settings"]["programs"] = ["hostapd"]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    done = qop("status", str(tmp_path))
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "programs: not programs by name" in done.stderr
+
+
+@pytest.mark.parametrize("programs", [["hostapd"], {"hostapd": "v2.77"}, {"hostapd": {}},
+                                      {"hostapd": {"version": 2, "file": "own/hostapd"}}])
+def test_programs_of_another_form_are_no_record(programs: object) -> None:
+    """A record may come from anybody."""
+    record = make("P1", 1)
+    text = to_text(changed(record, environment=record.environment | {"programs": programs}))
+    with pytest.raises(RecordError, match="programs"):
+        parse_record(text, "here")
+
+
 # --- cost ----------------------------------------------------------------------------------------
 
 def test_importing_analysis_is_quick() -> None:
     """Help and error messages of the command line do not wait for pandas."""
-    code = ("import sys, analysis; analysis.NothingToReport; print([m for m in "
+    code = ("import sys, analysis; analysis.NoResultsError; print([m for m in "
             "('numpy', 'pandas', 'scipy', 'rich', 'matplotlib') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           cwd=PROJECT)

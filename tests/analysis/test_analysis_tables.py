@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from analysis.present import rounding
-from analysis.present.export import to_csv
-from analysis.present.markdown import to_markdown
-from analysis.text import format_size
+from analysis.present import entries
+from analysis.present.export import to_csv, to_markdown
+from analysis.table import format_size
 from fabricated import (
     POLICIES,
     STUDY,
@@ -202,13 +201,13 @@ def test_the_note_says_what_the_intervals_rest_on(repetitions: int, says: str) -
     (4.61, 12.0, ("5", "12")), (0.0, None, ("0", "")), (99.96, None, ("100", ""))])
 def test_digits_follow_the_uncertainty(value: Any, half: Any, shown: tuple[str, str]) -> None:
     """Two significant digits of the half interval, the value to the same place."""
-    assert rounding.round_to_uncertainty(value, half) == shown
+    assert entries.round_to_uncertainty(value, half) == shown
 
 
 @given(st.floats(-1e7, 1e7), st.floats(1e-3, 1e6))
 def test_rounding_stays_well_inside_the_interval(value: float, half: float) -> None:
     """What is printed differs from the value by at most a twentieth of the half interval."""
-    shown, uncertainty = rounding.round_to_uncertainty(value, half)
+    shown, uncertainty = entries.round_to_uncertainty(value, half)
     assert abs(float(shown) - value) <= half / 19 or half < 0.01
     assert float(uncertainty) == pytest.approx(half, rel=0.051) or half < 0.01
     assert not shown.startswith("-0.0") or float(shown) < 0

@@ -18,20 +18,19 @@ import pytest
 from pydantic import BaseModel
 
 import analysis
-from analysis import curves, distributions, run_table, standard_report
 from analysis.cells import Cells
 from analysis.claims import MORE, Claim, Question, judge_claim
-from analysis.comparison import compare_runs
 from analysis.metrics import Metric
 from analysis.present import figures, page, terminal
-from analysis.present.export import to_csv
-from analysis.present.markdown import to_markdown
+from analysis.present.export import to_csv, to_markdown
+from analysis.present.page import save_report as write_report
 from analysis.present.report import Panel, Report
-from analysis.present.writing import save_report as write_report
-from analysis.run_table import ReferenceValues
-from analysis.standard_report import Extras
-from measure.manifest import Manifest, plan_digest
-from measure.record import CheckRecord, Record, RecordError, StudyRecord, write_record
+from analysis.reporting import metric_figures, run_table, standard_report
+from analysis.reporting.comparison import compare_runs
+from analysis.reporting.run_table import ReferenceValues
+from analysis.reporting.standard_report import ReportAdditions
+from measure.records.manifest import Manifest, plan_digest
+from measure.records.record import CheckRecord, Record, RecordError, StudyRecord, write_record
 from studies import records as stored
 from studies.study import Factor, Level, Study, fixed_levels
 
@@ -68,8 +67,8 @@ class Load(Study):
     distributions: ClassVar[tuple[Metric, ...]] = (TIMES,)
     timelines: ClassVar[tuple[Metric, ...]] = (QUEUE,)
     baseline: ClassVar[dict[str, str]] = {"cache": "on"}
-    measured: ClassVar[type[Measured]] = Measured
-    inside: ClassVar[str] = "studies.load.inside"
+    measurements_type: ClassVar[type[Measured]] = Measured
+    workload_module: ClassVar[str] = "studies.load.workload"
 
     def impossible_values(self, measured: Any) -> str:
         """Nobody can do more than was asked."""
@@ -172,16 +171,18 @@ def test_records_that_do_not_fit_are_named(record: Record, says: str) -> None:
 
 def test_samples_of_percentiles_are_estimated_over_repetitions(cells: Cells) -> None:
     """Each repetition has its percentile; the interval is over these, and widens with the tail."""
-    table = distributions.make_percentile_table(cells, TIMES)
+    table = metric_figures.make_percentile_table(cells, TIMES)
     row = next(row for row in table.rows if (row[0].text, row[1].text) == ("off", "50"))
     median = row[table.column_index("service_times_p50_s")].number
     tail = row[table.column_index("service_times_p99_s")].number
     assert median is not None and tail is not None and median.n == tail.n == 3
-    lists = [np.quantile(made("off", "50", number).measured["service_times_s"], 0.5)  # type: ignore[index]
+    lists = [np.quantile(made("off", "50", number).measured["service_times_s"],
+                         0.5)  # type: ignore[index]
              for number in (1, 2, 3)]
     assert median.value == pytest.approx(float(np.mean(lists)))
     assert tail.value > 3 * median.value
-    assert row[table.column_index("service_times_values")].number.value == 1200  # type: ignore[union-attr]
+    assert row[
+        table.column_index("service_times_values")].number.value == 1200  # type: ignore[union-attr]
 
 
 # --- tables and files -----------------------------------------------------------------------------
@@ -221,7 +222,8 @@ def test_a_study_of_one_factor_has_one_table() -> None:
     records = [record.model_copy(update={"cell": {"rate": record.cell["rate"]}})
                for record in a_run() if record.cell["cache"] == "on"]
     simple = Cells(analysis.from_records(records, Simple()))
-    text = terminal.to_plain_text(simple.results.study.run_table(simple), 100)  # type: ignore[attr-defined]
+    text = terminal.to_plain_text(simple.results.study.run_table(simple),
+                                  100)  # type: ignore[attr-defined]
     assert "A server under load" in text.splitlines()[0]
     assert [line.split()[0] for line in text.splitlines() if "3/3" in line] == list(RATES)
     assert "difference" not in text
@@ -231,7 +233,7 @@ def test_a_study_of_one_factor_has_one_table() -> None:
 
 def test_a_numeric_factor_is_an_axis(cells: Cells) -> None:
     """Curves with intervals over the rate, measured and modelled apart, in order of x."""
-    figure = next(figure for figure in curves.make_curves(cells, MODEL)
+    figure = next(figure for figure in metric_figures.make_curves(cells, MODEL)
                   if figure.id == "fig-service-time-s-rate")
     [panel] = figure.panels
     by_name = {trace["name"]: trace for trace in panel.data}
@@ -248,14 +250,14 @@ def test_a_numeric_factor_is_an_axis(cells: Cells) -> None:
 
 def test_distributions_are_drawn(cells: Cells) -> None:
     """Shares rise to 1 with the values; a histogram's add up to 1; a panel a rate."""
-    figure = distributions.make_distribution_figure(cells, TIMES)
+    figure = metric_figures.make_distribution_figure(cells, TIMES)
     assert figure is not None and len(figure.panels) == 3
     for trace in figure.panels[0].data:
         assert trace["x"] == sorted(trace["x"]) and trace["y"][-1] == pytest.approx(1.0)
     samples = {"a": np.array([1.0, 2, 2, 3]), "b": np.array([2.0, 9])}
     panel = figures.histogram_panel("h", samples, figures.Axis("x", "s"), bins=4)
     assert all(sum(trace["y"]) == pytest.approx(1.0) for trace in panel.data)
-    time = distributions.make_timeline_figure(cells, QUEUE)
+    time = metric_figures.make_timeline_figure(cells, QUEUE)
     assert time is not None and time.panels[0].data[0]["x"][:2] == [0.0, 0.1]
 
 
@@ -267,12 +269,12 @@ def a_report(cells: Cells) -> Report:
         - means[..., 1])], cells.observations)
     return standard_report.make_standard_report(cells,
                                                 run_table.make_run_table(cells, reference=MODEL),
-                                                Extras(claims=[verdict], beside=MODEL))
+                                                ReportAdditions(claims=[verdict], beside=MODEL))
 
 
 def figures_unit() -> Any:
     """The unit of service times in findings."""
-    from analysis.claims.finding import unit_of
+    from analysis.claims import unit_of
 
     return unit_of(SERVICE)
 

@@ -11,21 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis import (
-    NothingToReport,
-    Results,
-    clock_comparison,
-    stability,
-    standard_report,
-    statistics,
-)
+from analysis import NoResultsError, Results, statistics
 from analysis.cells import Cells
-from analysis.clock import CAVEAT, clock_caveat
-from analysis.comparison import compare_runs
+from analysis.circumstances import VIRTUAL_CAVEAT, clock_caveat
 from analysis.present import latex, terminal
-from analysis.present.export import to_csv
-from analysis.present.markdown import to_markdown
-from analysis.present.writing import save_report as write_report
+from analysis.present.export import to_csv, to_markdown
+from analysis.present.page import save_report as write_report
+from analysis.reporting import clock_comparison, stability, standard_report
+from analysis.reporting.comparison import compare_runs
 from analysis.table import Entry, Table
 from conftest import Qop
 from fabricated import (
@@ -40,12 +33,12 @@ from fabricated import (
     results_of,
     write_all,
 )
-from harness.engine.progress import Progress
-from measure.record import Record
+from harness.engine.progress import ProgressDisplay
+from measure.records.record import Record
 from plans import plan_of
-from studies.qop2007.body import StreamRecord
+from studies.qop2007.measurements import StreamRecord
 from studies.qop2007.report import throughput_bounds
-from studies.qop2007.report.claims.reasons import refutation_reason
+from studies.qop2007.report.claim_verdicts import refutation_reason
 
 VIRTUAL = make().environment | {"clock": "virtual"}
 
@@ -142,7 +135,7 @@ def test_one_clock_leaves_nothing_out() -> None:
 
 def test_two_clocks_are_not_compared_as_if_they_were_one() -> None:
     """analysis.compare has both runs in one table, so it refuses."""
-    with pytest.raises(NothingToReport, match="no table mixes clocks"):
+    with pytest.raises(NoResultsError, match="no table mixes clocks"):
         compare_runs(run_of("real"), run_of("virtual"))
 
 
@@ -157,7 +150,7 @@ def test_terminal_and_markdown_say_what_virtual_time_leaves_out() -> None:
         tables = STUDY.run_table(cells), handoffs_of(cells)
         for text in (*map(to_markdown, tables),
                      *(terminal.to_plain_text(table, 400) for table in tables)):
-            assert (CAVEAT in text.replace("\\", "")) == there
+            assert (VIRTUAL_CAVEAT in text.replace("\\", "")) == there
             assert ("(virtual time)" in text) == there
 
 
@@ -183,16 +176,17 @@ def test_everything_in_the_report_says_its_clock(tmp_path: Path, clock: str) -> 
     for table in made.tables:
         rows = rows_of(tmp_path / "tables" / f"{table.id}.csv")
         if table not in measured:
-            assert "clock" not in rows[0] and CAVEAT not in table.caption, table.id
+            assert "clock" not in rows[0] and VIRTUAL_CAVEAT not in table.caption, table.id
             continue
         assert {row["clock"] for row in rows} == {clock}
-        assert (CAVEAT in table.caption) == said
+        assert (VIRTUAL_CAVEAT in table.caption) == said
         text = (tmp_path / "tables" / f"{table.id}.tex").read_text()
-        assert (latex.escape_latex(CAVEAT) in text) == said
+        assert (latex.escape_latex(VIRTUAL_CAVEAT) in text) == said
     figures = [figure for section in made.sections for figure in section.figures]
-    assert len(figures) == 4 and all((CAVEAT in figure.caption) == said for figure in figures)
-    assert (made.caveat == CAVEAT) == said
-    assert (CAVEAT in (tmp_path / "report.html").read_text()) == said
+    assert len(figures) == 4 and all((VIRTUAL_CAVEAT in figure.caption) == said for figure
+                                     in figures)
+    assert (made.caveat == VIRTUAL_CAVEAT) == said
+    assert (VIRTUAL_CAVEAT in (tmp_path / "report.html").read_text()) == said
 
 
 def slow(policy: str, number: int) -> Record:
@@ -220,7 +214,7 @@ def test_the_processor_bounds_nothing_in_virtual_time() -> None:
 
 def test_a_refuted_claim_on_time_names_the_clock() -> None:
     """Q1 is on authentication times; Q7 counts packets, which no clock changes."""
-    assert refutation_reason("Q1", "virtual").startswith(CAVEAT)
+    assert refutation_reason("Q1", "virtual").startswith(VIRTUAL_CAVEAT)
     assert refutation_reason("Q1", "real") == refutation_reason("Q1", "") != ""
     assert refutation_reason("Q7", "virtual") == refutation_reason("Q7", "real")
 
@@ -239,9 +233,9 @@ def test_drift_goes_by_number_where_every_guest_has_a_time_of_its_own() -> None:
 def test_a_run_says_it_before_its_first_number(tmp_path: Path, clock: str,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     """Progress shows authentication times as they come."""
-    progress = Progress(plan_of("P1", clock=clock), tmp_path, clock_caveat(clock))
+    progress = ProgressDisplay(plan_of("P1", clock=clock), tmp_path, clock_caveat(clock))
     progress.show_event({"event": "run-started", "at": 0.0, "total": 1, "already": 0})
-    assert (CAVEAT in capsys.readouterr().err) == (clock == "virtual")
+    assert (VIRTUAL_CAVEAT in capsys.readouterr().err) == (clock == "virtual")
 
 
 # --- both clocks side by side --------------------------------------------------------------------
@@ -280,7 +274,7 @@ def test_the_difference_between_the_clocks_is_the_processors(swapped: bool) -> N
     assert "significant" in lost.marks
     assert all("lab" in table.caption.split("virtual time")[0] for table in tables[1:])
     assert {table.clock for table in tables} == {"real, virtual"}
-    assert all(CAVEAT in table.caption for table in tables)
+    assert all(VIRTUAL_CAVEAT in table.caption for table in tables)
 
 
 def test_clocks_that_agree_are_seldom_said_to_differ() -> None:
@@ -388,13 +382,13 @@ def test_a_single_repetition_has_no_interval_and_no_mark() -> None:
     (("virtual", "virtual"), "A is of the virtual clock, B of the virtual one")])
 def test_two_runs_of_one_clock_are_another_comparison(runs: tuple[str, str], says: str) -> None:
     """There is no difference between clocks to show."""
-    with pytest.raises(NothingToReport, match=says):
+    with pytest.raises(NoResultsError, match=says):
         compared(*map(run_of, runs))
 
 
 def test_clocks_without_a_common_cell_are_a_clear_sentence() -> None:
     """Not an empty table."""
-    with pytest.raises(NothingToReport, match=r"no cell .* in common"):
+    with pytest.raises(NoResultsError, match=r"no cell .* in common"):
         compared(results_of(make("P1", scenario="N1")),
                        results_of(*virtually([make("P1", scenario="N2")])))
 
@@ -421,7 +415,7 @@ def test_the_command_shows_the_clocks_apart(qop_here: Qop) -> None:
     assert "Real time (lab), virtual time (model: airtime and protocol)" in done.stdout
     page = (qop_here.folder / "both" / "report.html").read_text()
     assert "Real and virtual time side by side." in page and 'id="fig-clocks"' in page
-    assert page.count(CAVEAT) >= 5
+    assert page.count(VIRTUAL_CAVEAT) == 1  # once for all tables
     rows = rows_of(qop_here.folder / "both/tables/clocks-authentication_time_s.csv")
     assert {row["clock"] for row in rows} == {"real, virtual"}
     assert [row["policy"] for row in rows] == ["P1", "P12"]
@@ -431,9 +425,11 @@ def test_the_command_shows_the_clocks_apart(qop_here: Qop) -> None:
 
 def test_one_sentence_says_it() -> None:
     """Short, one sentence, and the things that are left out in it."""
-    assert CAVEAT.count(".") == 1 and CAVEAT.endswith(".") and len(CAVEAT) < 160
-    assert all(word in CAVEAT for word in ("cryptography", "scheduling", "device", "air", "wires"))
-    assert "EAP" not in CAVEAT  # it stands wherever any study shows numbers
+    assert VIRTUAL_CAVEAT.count(".") == 1 and VIRTUAL_CAVEAT.endswith(".") and len(
+        VIRTUAL_CAVEAT) < 160
+    assert all(word in VIRTUAL_CAVEAT for word
+               in ("cryptography", "scheduling", "device", "air", "wires"))
+    assert "EAP" not in VIRTUAL_CAVEAT  # it stands wherever any study shows numbers
     assert [clock_caveat(clock) for clock in ("real", "")] == ["", ""]
 
 

@@ -13,14 +13,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from analysis import NothingToReport, Results, statistics
-from analysis.comparison import changed_only, compare_runs
+from analysis import NoResultsError, Results, statistics
+from analysis.reporting.comparison import changed_only, compare_runs
 from analysis.statistics import Estimate
 from analysis.table import Entry, Table
 from conftest import Qop
 from fabricated import make, results_of, write_all
 from intervals import SLEEP_1, SLEEP_2, covers
-from measure.record import Record, write_record
+from measure.records.record import Record, write_record
 
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 #: In whole microseconds: differences of what hardly differs have no digits to compare.
@@ -280,7 +280,7 @@ def test_what_is_unlike_is_said() -> None:
 
 def test_runs_without_a_common_cell_are_a_clear_sentence() -> None:
     """Not an empty table."""
-    with pytest.raises(NothingToReport, match=r"no cell .* in common"):
+    with pytest.raises(NoResultsError, match=r"no cell .* in common"):
         compare_runs(results([make("P1", scenario="N1")]), results([make("P1", scenario="N2")]))
 
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis import significance, stability, statistics
+from analysis import statistics
 from analysis.cells import Cells
+from analysis.reporting import significance, stability
 from analysis.statistics import Estimate
 from fabricated import body_of, cells_of, changed, make
 from intervals import SLEEP_1, SLEEP_2
-from measure.record import Record
+from measure.records.record import Record
 
 POLICIES = tuple(f"P{number}" for number in range(1, 13))
 LEVELS = {policy: 4.6e6 - 3e4 * rank for rank, policy in enumerate(POLICIES)}

@@ -11,10 +11,9 @@ from scipy import stats
 from analysis import statistics
 from analysis.blocks import jackknife_estimate, mean_of
 from analysis.cells import Observation
-from analysis.claims.extremes import Extreme, Spread
-from analysis.claims.finding import MORE, TIMES, Band, Question
+from analysis.claims import MORE, TIMES, Band, ExtremeQuestion, Question, SpreadQuestion
 from analysis.statistics import Estimate, Sample, relative_spread
-from analysis.statistics.extremes import studentized_range
+from analysis.statistics.estimates import studentized_range
 
 POLICIES, DRAWS = 12, 2000
 #: What 2000 draws of 95 % come to, four standard deviations below.
@@ -72,8 +71,8 @@ def test_spread_holds_where_several_share_both_ends(blocks: int) -> None:
 def test_extreme_of_twelve_equal_means_holds_its_level(blocks: int) -> None:
     """The smallest of equal means is no smaller, and the interval says so."""
     ids = [("x", str(index)) for index in range(POLICIES)]
-    extreme = Extreme("x", [Question(key[1], [key], MORE, TIMES, mean_of) for key in ids],
-                      "smallest")
+    extreme = ExtremeQuestion("x", [Question(key[1], [key], MORE, TIMES, mean_of) for key in ids],
+                              "smallest")
 
     def answer(seen: Sample) -> Estimate:
         cells = {key: observed(column) for key, column in zip(ids, seen.T, strict=True)}
@@ -99,7 +98,7 @@ def test_answers_need_their_cells() -> None:
     band = Band(0, 1)
     ids = [("x", "a"), ("x", "b")]
     some = {ids[0]: observed(np.array([2.0, 2.1])), ids[1]: observed(np.array([1.0, 1.1]))}
-    ask = Spread("x", ids, band, TIMES)
+    ask = SpreadQuestion("x", ids, band, TIMES)
     known = ask.answer(some, 0.95)
     assert known is not None and known.mean == pytest.approx(2.05 / 1.05 - 1)
     assert ask.answer({ids[0]: some[ids[0]]}, 0.95) is None
@@ -108,7 +107,7 @@ def test_answers_need_their_cells() -> None:
     assert ask.answer(once, 0.95) == Estimate(0.5, None, None, 1)
     below = ask.answer(some | {ids[1]: observed(np.array([-1.0, 3.0]))}, 0.95)
     assert below is not None and below.low is None
-    either = Extreme("x", [Question("a", [ids[0]], band, TIMES, mean_of),
-                           Question("?", [("x", "?")], band, TIMES, mean_of)], "largest")
+    either = ExtremeQuestion("x", [Question("a", [ids[0]], band, TIMES, mean_of),
+                                   Question("?", [("x", "?")], band, TIMES, mean_of)], "largest")
     assert either.answer(some, 0.95) is None
     assert either.keys == (ids[0], ("x", "?")) and either.band == band and either.unit == TIMES

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import results_folder
-from analysis.comparison import compare_runs
-from analysis.contention import contention_lines, flagged_line
 from analysis.present import latex, terminal
-from analysis.present.markdown import to_markdown
+from analysis.present.export import to_markdown
+from analysis.reporting.comparison import compare_runs
+from analysis.reporting.run_table import describe_flagged, list_contention_notes
 from fabricated import STUDY, cells_of, failed, handoffs_of, make, paper_run, results_of
-from harness.engine import choosing
-from measure.record import Record, read_record, write_record
+from harness.engine import results
+from measure.records.record import Record, read_record, write_record
 
 
 def flagged(record: Record, *, alone: bool = False) -> Record:
@@ -44,31 +44,31 @@ def test_flagged_repetitions_are_counted_and_named(alone: tuple[bool, ...], says
     records = [make("P1", number) for number in (1, 2, 3, 4)]
     for number, was_alone in enumerate(alone):
         records[number] = flagged(records[number], alone=was_alone)
-    line = flagged_line(results_of(*records))
+    line = describe_flagged(results_of(*records))
     assert says in line and bool(line) == bool(alone)
 
 
 def test_what_was_measured_again_alone_is_named() -> None:
     """It stands in its block, and was measured out of it: good ones only, flagged again or not."""
-    assert list(contention_lines(results_of(make("P1", 1)))) == []
+    assert list(list_contention_notes(results_of(make("P1", 1)))) == []
     calm = make("P1", 2).model_copy(update={"environment": make("P1", 2).environment | {
         "flags": [], "alone": True}})
     records = [make("P1", 1), calm, flagged(make("P1", 3), alone=True),
                flagged(failed("P1", 4), alone=True)]
-    [about_flags, again] = contention_lines(results_of(*records))
-    assert about_flags == flagged_line(results_of(*records))
+    [about_flags, again] = list_contention_notes(results_of(*records))
+    assert about_flags == describe_flagged(results_of(*records))
     assert "2 of 3 good repetitions were measured once more" in again
     assert again.endswith("P1-N2-002, P1-N2-003.")
 
 
 def test_repetitions_that_do_not_count_are_not_counted() -> None:
     """A failed one is named for its failure."""
-    assert flagged_line(results_of(make("P1", 1), flagged(failed("P1", 2)))) == ""
+    assert describe_flagged(results_of(make("P1", 1), flagged(failed("P1", 2)))) == ""
 
 
 def test_many_are_named_in_part() -> None:
     """Ten names and a number."""
-    line = flagged_line(results_of(*[flagged(make("P1", n)) for n in range(1, 16)]))
+    line = describe_flagged(results_of(*[flagged(make("P1", n)) for n in range(1, 16)]))
     assert "P1-N2-010 and 5 more" in line and "P1-N2-011" not in line
 
 
@@ -77,7 +77,7 @@ def test_every_table_and_the_report_say_so(tmp_path: Path) -> None:
     records = paper_run(("N2", "R1"))
     records[5] = flagged(records[5])
     results = results_of(*records)
-    line = flagged_line(results)
+    line = describe_flagged(results)
     assert records[5].name in line
     cells = cells_of(*records)
     for table in (STUDY.run_table(cells), handoffs_of(cells)):
@@ -102,5 +102,5 @@ def test_a_run_is_complete_when_flagged_repetitions_were_measured_alone(
     folder = results_folder.make(tmp_path / "run", plan)
     write_record(flagged(read_record(folder / "records" / "P1-N2-001.json"), alone=alone),
                  folder / "records")
-    chosen = choosing.choose_folder(None, tmp_path, plan, fresh=False)
+    chosen = results.choose_results_folder(None, tmp_path, plan, fresh=False)
     assert (chosen == folder) != alone

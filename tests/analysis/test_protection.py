@@ -11,10 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.protection import rank_sensitivity, score_policies, score_policy
-from analysis.protection.design import Design
-from analysis.protection.dominance import dominates, make_views
-from analysis.protection.rank_reversal import smallest_swap
+from analysis.protection import (
+    WeightMatrix,
+    compare_policies,
+    dominates,
+    rank_sensitivity,
+    score_policies,
+    score_policy,
+    smallest_swap,
+)
 from policies import (
     Policy,
     PolicyError,
@@ -24,10 +29,11 @@ from policies import (
     load_weights,
     policy_ids,
 )
-from policies.facts import KNOWN, facts_from_policy
+from policies.policy import KNOWN_FACTS, facts_from_policy
 from policies.weights import DEFAULT, FEATURES, TODAYS
+from studies.policy_factors import change_layer
 from studies.qop2007 import published
-from studies.qop2007.report.attacks import TODAYS_ATTACKS, load_attacks
+from studies.qop2007.report.protection_tables import TODAYS_ATTACKS, load_attacks
 
 ROOT = Path(__file__).parents[2]
 PAPER = load_all()
@@ -70,7 +76,7 @@ def test_sigma_is_that_of_table_3_cell_by_cell() -> None:
     found = {one.policy: (one.sigma, f"{one.sigma_normalized:.1f}", one.group)
              for one in score_policies(PAPER, WEIGHTS, PAPER)}
     assert list(found.items()) == list(TABLE_3.items())
-    paper = published.load()
+    paper = published.load_values()
     assert paper.sigma == {policy: row[0] for policy, row in TABLE_3.items()}
     assert {policy: f"{value:.1f}" for policy, value in paper.sigma_normalized.items()} == \
         {policy: row[1] for policy, row in TABLE_3.items()}
@@ -88,12 +94,12 @@ def test_weights_are_those_of_table_2() -> None:
     """Every printed weight, and none beside them in a printed row."""
     ours = {key: dict(one.weights) for key, one in WEIGHTS.implementations.items()
             if one.source == "table-2"}
-    assert ours == published.load().weights
+    assert ours == published.load_values().weights
 
 
 def test_features_are_those_of_table_1_but_for_two_by_name() -> None:
     """Table 1 leaves out the integrity that Table 3 counts for EAP-MD5 alone."""
-    printed, differing = published.load().features, set()
+    printed, differing = published.load_values().features, set()
     for policy in PAPER:
         ours = set(score_policy(policy, WEIGHTS, PAPER).features)
         differing |= {(policy.id, feature) for feature in ours ^ printed[policy.id]}
@@ -115,7 +121,15 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
     assert found["WPA2-PSK"].sigma == 2 + 1 + 3 + 3
     assert found["WPA3-SAE"].sigma == 3 + 1 + 3 + 3
     assert {name: one.group for name, one in found.items() if one.group != "middle"} == {
-        "WPA2-EAP-TLS": "high", "WPA2-EAP-TLS-RESUMED": "high", "WPA3-EAP-AKA-PRIME": "low"}
+        "WPA2-EAP-TLS": "high", "WPA2-EAP-TLS-RESUMED": "high", "WPA3-EAP-AKA-PRIME": "low",
+        "OWE-TRANSITION": "low", "WPA2-WPA3-EAP": "low", "WPA2-EAP-AUTHENTIC": "low",
+        "WPA2-EAP-REALM": "high",
+        "WPA2-EAP-ACCOUNTING": "low", "eduroam": "low", "PEAP-GTC": "low", "PEAP-3072": "low",
+        "PEAP-13": "low", "PEAP-EAP-TLS": "low", "TTLS-CHAP": "low", "TTLS-MSCHAP": "low",
+        "TLS-1000": "high",
+        "TLS-CRL": "high", "TLS-OCSP": "high",
+        "WPA3-ML-DSA-44": "high", "WPA3-ML-DSA-65": "high", "WPA3-ML-DSA-87": "high",
+        "WPA3-ML-KEM": "high"}
     assert "dot1x.eap AKA'" in found["WPA3-EAP-AKA-PRIME"].unweighted
     assert not found["WPA2-PSK"].unweighted
     assert found["WPA3-SAE"].unweighted == ("link.pmf 2",)
@@ -123,16 +137,16 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
 
 def every_policy() -> Iterator[Policy]:
     """A policy for each word that policies can say."""
-    for cipher in KNOWN["link.cipher"]:
+    for cipher in KNOWN_FACTS["link.cipher"]:
         keys = "static" if cipher.startswith("WEP") else "psk"
         yield policy_of("X", link={"cipher": cipher, "keys": keys})
     yield policy_of("X", link={"cipher": "CCMP", "keys": "eap"}, dot1x={"eap": "TLS"})
     yield policy_of("X", dot1x={"eap": "MD5"})
     yield from todays_policies()
-    for cipher in KNOWN["ipsec.encryption"]:
+    for cipher in KNOWN_FACTS["ipsec.encryption"]:
         ends = [""] if "gcm" in cipher or "poly" in cipher else \
             [f"-{word}" for word in ("md5", "sha1", "sha256", "sha384", "sha512")]
-        for mode in KNOWN["ipsec.mode"]:
+        for mode in KNOWN_FACTS["ipsec.mode"]:
             for end in ends:
                 yield policy_of("X", ipsec={
                     "ike": 2, "ike_proposal": "aes256-sha256-modp2048",
@@ -149,43 +163,80 @@ def todays_policies() -> Iterator[Policy]:
                                "roaming": "ft"})
     for akm in ("sha1", "sha256"):
         yield policy_of("X", link={"cipher": "CCMP", "keys": "psk", "akm": akm})
-    for roaming in KNOWN["link.roaming"]:
+    for roaming in KNOWN_FACTS["link.roaming"]:
         yield policy_of("X", dot1x={"eap": "TLS"}, link={
             "cipher": "CCMP", "keys": "eap", "roaming": roaming})
     yield policy_of("X", wireguard={})
     yield policy_of("X", wire={"macsec": "GCM-AES-128"})
-    yield policy_of("X", dot1x={"eap": "TLS"}, link={
+    yield policy_of("X", dot1x={"eap": "TLS", "tls": {"key": "p-384"}}, link={
         "cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
         "group_mgmt": "BIP-GMAC-256"})
-    for key in KNOWN["dot1x.key"]:
-        for version in KNOWN["dot1x.tls"]:
+    for key in KNOWN_FACTS["dot1x.key"]:
+        for version in KNOWN_FACTS["dot1x.tls"][key.startswith("ml-dsa"):]:  # of TLS 1.3 alone
             yield policy_of("X", dot1x={"eap": "TLS", "identity": "anonymous",
                                         "tls": {"version": version, "key": key}})
     yield policy_of("X", dot1x={"eap": "PEAP", "inner": "MSCHAPV2", "identity": "clear"})
-    yield policy_of("X", dot1x={"eap": "TTLS", "inner": "PAP"})
+    yield from authenticated_policies()
     for method in ("AKA", "AKA'"):
         yield policy_of("X", dot1x={"eap": method}, aaa={"server": "hostapd"})
     yield policy_of("X", dot1x={"eap": "PWD"})
-    for transport in KNOWN["dot1x.transport"]:
+    for transport in KNOWN_FACTS["dot1x.transport"]:
         yield policy_of("X", dot1x={"eap": "TLS", "transport": transport})
     for exchange in ("mlkem768", "curve25519-ke1_mlkem768"):
         yield policy_of("X", ipsec={"ike": 2, "ike_proposal": f"aes256-sha256-{exchange}",
                                     "esp_proposal": "aes128-sha256"})
-    for group in KNOWN["ipsec.pfs"]:
+    for group in KNOWN_FACTS["ipsec.pfs"]:
         yield policy_of("X", ipsec={"ike": 1, "ike_proposal": f"aes256-sha256-{group}",
                                     "esp_proposal": f"aes128-sha256-{group}"})
+
+
+def authenticated_policies() -> Iterator[Policy]:
+    """A policy for each method inside a tunnel of EAP, and for each of IKE."""
+    for method, inner in (("TTLS", "PAP"), ("TTLS", "CHAP"), ("TTLS", "MSCHAP"), ("PEAP", "GTC"),
+                          ("PEAP", "TLS")):
+        yield policy_of("X", dot1x={"eap": method, "inner": inner})
+    for authentication in KNOWN_FACTS["ipsec.authentication"]:
+        yield policy_of("X", ipsec={"ike": 2, "ike_proposal": "aes256-sha256-modp2048",
+                                    "esp_proposal": "aes128-sha256",
+                                    "authentication": authentication})
 
 
 def test_every_word_that_a_policy_can_say_is_known() -> None:
     """The list of facts is complete; the paper's weights know all words but those after it."""
     said = {(key, word) for policy in every_policy() for key, word
             in facts_from_policy(policy).items()}
-    assert said == {(key, word) for key, words in KNOWN.items() for word in words}
+    assert said == {(key, word) for key, words in KNOWN_FACTS.items() for word in words}
     later = ("link.pmf", "link.akm", "link.sae", "link.group", "link.beacon", "link.ocv",
-             "link.roaming", "link.keys owe", "dot1x.", "wireguard.", "wire.",
+             "link.roaming", "link.keys owe", "link.group_cipher", "dot1x.", "wireguard.", "wire.",
              "ipsec.ike", "ipsec.group", "ipsec.pfs", "ipsec.additional")
     assert [text for policy in every_policy() for text in WEIGHTS.find_unweighted(policy)
             if not text.startswith(later)] == []
+
+
+def test_todays_scheme_counts_the_weaker_cipher_of_a_link() -> None:
+    """Between TKIP alone and CCMP alone is CCMP with TKIP for frames to all."""
+    today = load_weights(TODAYS)
+
+    def strengths(cipher: str, to_all: str | None = None) -> tuple[float, ...]:
+        score = score_policy(policy_of("X", link={"cipher": cipher, "keys": "psk",
+                                                  "group_cipher": to_all}), today, ())
+        assert score.unweighted == ()
+        return tuple(score.strongest.get(name, 0.0)
+                     for name in ("confidentiality", "data_integrity"))
+
+    assert strengths("TKIP") < strengths("CCMP", "TKIP") < strengths("CCMP") == (3.0, 3.0)
+    assert strengths("GCMP-256", "TKIP") == strengths("CCMP", "TKIP")
+    assert strengths("GCMP-256", "CCMP") == strengths("CCMP") < strengths("GCMP-256")
+
+
+def test_the_papers_scheme_names_a_cipher_for_frames_to_all_as_without_weight() -> None:
+    """One cipher for all frames is weighed as that cipher, and not named a second time."""
+    def unweighted(to_all: str | None) -> tuple[str, ...]:
+        return WEIGHTS.find_unweighted(policy_of("X", link={
+            "cipher": "CCMP", "keys": "psk", "group_cipher": to_all}))
+
+    assert unweighted(None) == ()
+    assert unweighted("TKIP") == ("link.group_cipher TKIP",)
 
 
 def test_todays_scheme_does_not_reward_broken_ciphers_on_top_of_each_other() -> None:
@@ -229,7 +280,7 @@ def test_todays_weights_know_what_policies_can_say() -> None:
         assert today.find_unweighted(load_named(name)) == ()
     asked = {(key, word) for entry in today.implementations.values()
              for key, words in entry.when.items() for word in words}
-    assert {(key, word) for key, words in KNOWN.items() for word in words} - asked == {
+    assert {(key, word) for key, words in KNOWN_FACTS.items() for word in words} - asked == {
         ("link.keys", "static"), ("dot1x.key", "rsa-1024"), ("ipsec.mode", "tunnel"),
         ("ipsec.mode", "transport")}
 
@@ -240,7 +291,7 @@ def test_todays_weights_know_what_policies_can_say() -> None:
     ("post_quantum]", "post_quant]", "'post_quant' is not a feature; did you mean 'post_quantum'?"),
     ("management_frames: 3}", "frames: 3}", "'frames' is not a feature"),
     ("identity_privacy, post_quantum]", "identity_privacy]",
-     "a feature that adds up has no most that can be attained"),
+     "a feature outside once has no largest sum, which attainable needs"),
 ])
 def test_a_wrong_feature_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
     """Features are the file's own; what names none of them, or cannot be one, is one line."""
@@ -305,7 +356,7 @@ def test_all_weights_zero_leaves_everything_without_protection(tmp_path: Path) -
      "write it in quotes"),
     ("middle: 45, high: 70", "middle: 75, high: 70", "middle begins above high"),
     ("once: [data_integrity]", "once: [integrity]", "'integrity' is not a feature"),
-    ("groups: {middle", "group: {middle", "groups is missing"),
+    ("groups: {middle", "group: {middle", "group: there is no such field; did you mean groups?"),
 ])
 def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, old: str, new: str,
                                                said: str) -> None:
@@ -341,14 +392,14 @@ def test_dominance_is_not_taken_in_by_many_weak_implementations(tmp_path: Path) 
     pair = [policy for policy in PAPER if policy.id in ("P2", "P6")]
     found = score_policies(pair, load_weights(path), PAPER)
     assert [(one.policy, one.sigma) for one in found] == [("P6", 3), ("P2", 4)]
-    by_id = {one.policy: one for one in make_views(found)}
+    by_id = {one.policy: one for one in compare_policies(found)}
     assert by_id["P6"].maximum == 3 > by_id["P2"].maximum == 1
     assert by_id["P2"].dominated_by == ("P6",) and by_id["P6"].on_front
 
 
 def test_views_of_the_papers_policies() -> None:
     """P12 alone is on the front; P3, P4 and P11 are the same once features do not add up."""
-    found = {one.policy: one for one in make_views(score_policies(PAPER, WEIGHTS, PAPER))}
+    found = {one.policy: one for one in compare_policies(score_policies(PAPER, WEIGHTS, PAPER))}
     assert [name for name, one in found.items() if one.on_front] == ["P12"]
     assert set(found["P3"].equals) == {"P4", "P11"}
     assert set(found["P6"].dominated_by) == {"P8", "P10", "P12"}
@@ -373,7 +424,7 @@ def test_dominance_is_a_strict_order(first: list[float], second: list[float],
 def test_sigma_of_many_weights_agrees_with_the_plain_function() -> None:
     """The design that perturbations go through is the same sum, `once` included."""
     policies = [*PAPER, *EXAMPLES]
-    design = Design.from_policies(policies, WEIGHTS)
+    design = WeightMatrix.from_policies(policies, WEIGHTS)
     found = design.compute_sigmas(np.stack([design.weights, 2 * design.weights]))
     plain = [score_policy(policy, WEIGHTS, PAPER).sigma for policy in policies]
     assert found[0].tolist() == plain
@@ -414,7 +465,7 @@ def test_uniform_ranks_follow_the_exact_probability(tmp_path: Path) -> None:
 
 def test_dirichlet_keeps_the_sum_and_spreads_as_asked() -> None:
     """Each draw has the weights' sum; an average weight varies by the spread asked for."""
-    from analysis.protection.sensitivity import _draw_dirichlet
+    from analysis.protection import _draw_dirichlet
 
     weights = np.full(10, 2.0)
     drawn = _draw_dirichlet(weights, np.random.default_rng(7), 20_000, 0.3)
@@ -445,7 +496,7 @@ def test_a_single_policy_has_one_rank_and_no_swap() -> None:
 
 def test_the_smallest_swap_swaps_and_nothing_smaller_does() -> None:
     """Just beyond it the order is reversed; a scan of every weight finds no smaller change."""
-    design = Design.from_policies(PAPER, WEIGHTS)
+    design = WeightMatrix.from_policies(PAPER, WEIGHTS)
     plain = design.compute_sigmas(design.weights[np.newaxis])[0]
     steps = np.linspace(-1, 4, 1001)
     for first, second in combinations(range(len(PAPER)), 2):
@@ -487,6 +538,13 @@ def test_attacks_on_policies_of_ones_own() -> None:
     assert not found["WPA2-PSK"]["authentication-forging"]
     assert found["WPA3-SAE"]["authentication-forging"]
     assert found["WPA2-PSK"]["message-fabrication"]
+    # The station of the one accepts a passphrase beside SAE, so an evil twin gets its answer.
+    assert not found["WPA2-WPA3-SAE"]["authentication-forging"]
+    mixed = next(policy for policy in EXAMPLES if policy.id == "WPA2-WPA3-SAE")
+    [guessing] = [attack for attack in load_attacks(TODAYS_ATTACKS)
+                  if attack.id == "offline-guessing"]
+    assert not guessing.is_withstood(mixed)
+    assert guessing.is_withstood(change_layer("link", accepted=None)(mixed))
     assert not any(attack.is_withstood(PAPER[0]) for attack in load_attacks())
 
 
@@ -512,5 +570,5 @@ def test_attacks_ask_only_for_what_policies_can_say() -> None:
     """A misspelt word would silently withstand nothing."""
     asked = {(key, word) for attack in load_attacks() for when in attack.withstood_by
              for key, words in when.items() for word in words}
-    assert asked <= {(key, word) for key, words in KNOWN.items() for word in words}
+    assert asked <= {(key, word) for key, words in KNOWN_FACTS.items() for word in words}
     assert len(FEATURES) == 5

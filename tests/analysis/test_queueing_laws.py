@@ -21,7 +21,7 @@ from analysis.queueing import (
     find_bottleneck,
     solve_network,
 )
-from analysis.queueing.solve import Method, means_of
+from analysis.queueing.solution import Method, find_chain_means
 
 METHODS: tuple[Method, ...] = ("exact", "schweitzer", "linearizer")
 
@@ -114,8 +114,9 @@ def test_units_do_not_matter(demands: list[float], population: int, factor: floa
                    for visit in network.chains[0].classes[0].visits)
     slower = replace(network, chains=(Chain("only", (CustomerClass("all", visits),), population),))
     for method in METHODS:
-        assert (means_of(slower, method)["only"].throughput_per_s * factor
-                == pytest.approx(means_of(network, method)["only"].throughput_per_s, rel=1e-6))
+        assert (find_chain_means(slower, method)["only"].throughput_per_s * factor
+                == pytest.approx(find_chain_means(network, method)["only"].throughput_per_s,
+                                 rel=1e-6))
 
 
 @quick

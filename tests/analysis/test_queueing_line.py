@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.queueing import solve_network
-from analysis.queueing.solve import Method
+from analysis.queueing.solution import Method
 from queueing_line import RECORDED, network_of
 
 CLOSED = [number for number, recorded in enumerate(RECORDED) if "bs" in recorded]

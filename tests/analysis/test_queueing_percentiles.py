@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from analysis.queueing import (
-    Bound,
     Chain,
     CustomerClass,
     QueueingError,
     QueueingNetwork,
     QueueingStation,
+    ResponseTimeBound,
     Visit,
     apply_settings,
-    find_answer,
+    estimate_network,
     find_bottleneck,
     find_capacity,
     find_response,
@@ -30,8 +30,8 @@ from analysis.queueing import (
 )
 from analysis.queueing.bounds import tail_limit
 from analysis.queueing.response import ResponseTime
-from analysis.queueing.steady import Precision, SteadySimulation
-from analysis.queueing.transforms import tail_of
+from analysis.queueing.sojourn import tail_probability
+from analysis.queueing.steady_state import Precision, SteadySimulation
 
 
 def single(discipline: str = "fcfs", service_s: float = 0.01, *, servers: int = 1,
@@ -115,7 +115,7 @@ def test_means_beyond_product_form_are_textbooks(network: QueueingNetwork, chain
                                                  mean_s: float) -> None:
     """Pollaczek-Khinchine and Kleinrock's preemptive priorities, in the tables and alone."""
     assert response(network, chain).mean_s == pytest.approx(mean_s)
-    answer = find_answer(network)
+    answer = estimate_network(network)
     assert answer.methods == ("exact (Pollaczek-Khinchine)",)
     found = answer.chain(chain).response_s
     assert found is not None and found.value == pytest.approx(mean_s)
@@ -211,7 +211,8 @@ def test_simulated_capacities_cover_known_answers(
         exact: float) -> None:
     """Intervals of 95 % hold the answer in at least 8 of 10 runs, and are narrow."""
     known = response(replace(network, chains=(replace(network.chains[0], rate_per_s=exact),)))
-    bound = Bound(percent, known.mean_s if percent is None else known.percentile(percent))
+    bound = ResponseTimeBound(percent, known.mean_s if percent is None
+                              else known.percentile(percent))
     forget_exact(monkeypatch)
     answers = [find_capacity(network, bound, rng=np.random.default_rng(seed))
                for seed in range(9000, 9010)]
@@ -224,12 +225,13 @@ def test_simulated_capacities_cover_known_answers(
 def test_capacity_says_that_it_cannot_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is too short for 99 % utilization: a load that surely keeps to it, and no more."""
     forget_exact(monkeypatch)
-    answer = find_capacity(single(rate_per_s=1), Bound(95, math.log(20)), visit_limit=100_000,
+    answer = find_capacity(single(rate_per_s=1), ResponseTimeBound(95, math.log(20)),
+                           visit_limit=100_000,
                            rng=np.random.default_rng(3))
     assert not answer.is_known
     assert answer.load.low < 99.0 < answer.load.high
     assert "cannot tell how many a second keep to p95 < 2995.73 ms" in answer.to_sentence()
-    rare = find_capacity(single(rate_per_s=1), Bound(99.9999, 1.0), visit_limit=50_000,
+    rare = find_capacity(single(rate_per_s=1), ResponseTimeBound(99.9999, 1.0), visit_limit=50_000,
                          rng=np.random.default_rng(3))
     assert not rare.is_known and "no load is known to" in rare.to_sentence()
 
@@ -318,7 +320,7 @@ def test_intervals_of_percentiles_cover_at_their_level(monkeypatch: pytest.Monke
     """
     network = single(scv=4.0, rate_per_s=50)
     exact, covered = response(network).percentile(99), 0
-    monkeypatch.setattr(sys.modules["analysis.queueing.steady"], "SimulationRun", LindleyRun)
+    monkeypatch.setattr(sys.modules["analysis.queueing.steady_state"], "SimulationRun", LindleyRun)
     for seed in range(100):
         run = SteadySimulation(network, np.random.default_rng(seed))
         run.run_until_narrow(lambda run: run.is_narrow("j", 99))
@@ -371,7 +373,7 @@ def test_means_without_any_formula_are_simulated() -> None:
                 tandem(QueueingStation("a", "fcfs", scv=0.0), QueueingStation("b", "fcfs")),
                 single(scv=4.0, population=8, think_s=0.05))
     for network in networks:
-        answer = find_answer(network, np.random.default_rng(2))
+        answer = estimate_network(network, np.random.default_rng(2))
         assert answer.methods == ("simulated, with 95 % intervals",) and not answer.problems
         found = answer.chains[0].response_s
         assert found is not None and found.low < found.value < found.high
@@ -379,7 +381,7 @@ def test_means_without_any_formula_are_simulated() -> None:
         [busy, *_] = [each.utilization for each in answer.stations]
         assert busy is not None and (busy.low == busy.high) == network.chains[0].is_open
     with pytest.raises(QueueingError, match="has to be simulated; pass an rng"):
-        find_answer(networks[0])
+        estimate_network(networks[0])
 
 
 def test_simulated_means_hold_exact_ones_of_many_chains() -> None:
@@ -389,7 +391,7 @@ def test_simulated_means_hold_exact_ones_of_many_chains() -> None:
     stations = (QueueingStation("cpu", servers=10),)
     together = QueueingNetwork(stations, (replace(chains[0], population=90),))
     exact = solve_network(together, "exact")
-    answer = find_answer(QueueingNetwork(stations, chains), np.random.default_rng(11))
+    answer = estimate_network(QueueingNetwork(stations, chains), np.random.default_rng(11))
     assert answer.methods == ("simulated, with 95 % intervals",)
     found = [each.response_s for each in answer.chains if each.response_s is not None]
     assert len(found) == 6
@@ -408,9 +410,9 @@ def test_a_saturated_station_leaves_the_other_answers() -> None:
               for name, (station, rate) in rates.items()]
     chains[1] = replace(chains[1], classes=(CustomerClass("all", (
         Visit("b", 0.01), Visit("a", 0.01))),))
-    answer = find_answer(QueueingNetwork(stations, tuple(chains)))
+    answer = estimate_network(QueueingNetwork(stations, tuple(chains)))
     assert [each.response_s is None for each in answer.chains] == [True, True, False]
-    assert answer.chain("apart").response_s == find_answer(
+    assert answer.chain("apart").response_s == estimate_network(
         QueueingNetwork(stations[2:], (chains[2],))).chain("apart").response_s
     [problem] = answer.problems
     assert "open chains bring 110.0% of the work that it can do" in str(problem)
@@ -421,7 +423,7 @@ def test_a_saturated_station_leaves_the_other_answers() -> None:
 
 def test_urgent_customers_do_not_notice_a_saturated_station() -> None:
     """Preemptive priority: 20 % urgent, the others beyond what is left."""
-    answer = find_answer(two_chains("priority", is_urgent=True, slow=30.0))
+    answer = estimate_network(two_chains("priority", is_urgent=True, slow=30.0))
     hi, lo = (answer.chain(name).response_s for name in ("hi", "lo"))
     assert hi is not None and hi.value == pytest.approx(0.0125)
     assert lo is None and len(answer.problems) == 1
@@ -430,7 +432,7 @@ def test_urgent_customers_do_not_notice_a_saturated_station() -> None:
 @pytest.mark.parametrize("rate", [100.0, 120.0])
 def test_a_full_station_says_from_what_to_what(rate: float) -> None:
     """At 100 % as well, where a share of what it is would be no advice."""
-    [problem] = find_answer(single(rate_per_s=rate)).problems
+    [problem] = estimate_network(single(rate_per_s=rate)).problems
     assert f"open chains bring {rate:.1f}% of the work" in str(problem)
     assert f"lower rate_per_s of j from {rate:g} to less than 100" in str(problem)
 
@@ -447,7 +449,7 @@ def test_a_million_customers_of_one_chain_are_solved_exactly() -> None:
     network = QueueingNetwork(tuple(QueueingStation(name) for name in "abc"), (Chain("j", (
         CustomerClass("all", tuple(Visit(name, seconds) for name, seconds in zip(
             "abc", (0.05, 0.08, 0.01), strict=True))),), population=1_000_000, think_s=4.0),))
-    answer = find_answer(network)
+    answer = estimate_network(network)
     assert answer.methods == ("exact",)
     found = answer.chains[0].response_s
     assert found is not None and found.value == pytest.approx(1e6 * 0.08 - 4.0)
@@ -468,7 +470,7 @@ def test_a_million_customers_of_several_chains_are_solved() -> None:
     Nearly everybody waits at the station with the largest demands, which never rests.
     """
     network = chains_at({"a": [0.1, 0.05], "b": [0.02, 0.01]}, [534_691, 6_843])
-    answer = find_answer(network)
+    answer = estimate_network(network)
     assert answer.methods == ("approximate, by the Linearizer",)
     assert answer.stations[0].utilization is not None
     assert answer.stations[0].utilization.value == pytest.approx(1.0)
@@ -480,18 +482,18 @@ def test_a_million_customers_of_several_chains_are_solved() -> None:
 def test_queue_lengths_that_do_not_settle_name_the_largest_chain(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Two stations that are equally busy, and half a million customers between them."""
-    monkeypatch.setattr(sys.modules["analysis.queueing.schweitzer"], "ITERATIONS", 20_000)
+    monkeypatch.setattr(sys.modules["analysis.queueing.approximation"], "ITERATIONS", 20_000)
     network = chains_at({"a": [0.01, 0.05, 0.01], "b": [0.05, 0.05, 0.1],
                          "c": [0.1, 0.01, 0.05]}, [32, 655_993, 57])
     with pytest.raises(QueueingError, match=r"chain 'q1': queue lengths of its 655993 customers "
                                             r"still change .*; lower its population to a tenth"):
-        find_answer(network)
+        estimate_network(network)
     tenth = apply_settings(network, {"q1.population": 6_559})
-    assert find_answer(tenth).methods == ("approximate, by the Linearizer",)
+    assert estimate_network(tenth).methods == ("approximate, by the Linearizer",)
 
 
 def test_a_tail_is_inverted_to_ten_digits() -> None:
     """Of an exponential distribution, at one, seven and fifteen means."""
     for time_s in (1.0, 7.0, 15.0):
-        assert tail_of(lambda s: 1 / (1 + s), time_s) == pytest.approx(
+        assert tail_probability(lambda s: 1 / (1 + s), time_s) == pytest.approx(
             math.exp(-time_s), abs=1e-10)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from analysis.queueing import (
-    Bound,
     Chain,
     CustomerClass,
     Measurement,
     QueueingError,
     QueueingNetwork,
     QueueingStation,
+    ResponseTimeBound,
     Visit,
     apply_settings,
     assess_model,
@@ -126,9 +126,10 @@ def test_settings_are_parsed() -> None:
 
 
 @pytest.mark.parametrize(("text", "bound"), [
-    ("p95 < 150 ms", Bound(95, 0.15)), ("mean<2s", Bound(None, 2.0)),
-    ("p99.9 <= .5 ms", Bound(99.9, 0.0005)), (" p50 < 10 us ", Bound(50, 1e-5))])
-def test_bounds_are_parsed(text: str, bound: Bound) -> None:
+    ("p95 < 150 ms", ResponseTimeBound(95, 0.15)), ("mean<2s", ResponseTimeBound(None, 2.0)),
+    ("p99.9 <= .5 ms", ResponseTimeBound(99.9, 0.0005)),
+    (" p50 < 10 us ", ResponseTimeBound(50, 1e-5))])
+def test_bounds_are_parsed(text: str, bound: ResponseTimeBound) -> None:
     """A mean or percentile, a limit and its unit."""
     parsed = parse_bound(text)
     assert parsed.percent == bound.percent

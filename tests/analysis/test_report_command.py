@@ -16,11 +16,12 @@ import pandas as pd
 import pytest
 
 from analysis import records as reading
+from bench import report as bench_report
 from conftest import PROJECT
 from fabricated import STUDY, changed, failed, load, make, paper_run, write_all
-from harness.commands import report, report_bench
+from harness.commands import report
 from harness.errors import UserError
-from measure import record
+from measure.records import record
 from policies import load_all, load_policy
 from studies import records as stored
 
@@ -54,9 +55,10 @@ def small(tmp_path: Path) -> Path:
 # --- the command ---------------------------------------------------------------------------------
 
 def test_report_prints_and_writes(folder: Path) -> None:
-    """The run's table as ever, who should take what, the claims counted, and where the page is."""
+    """The answer, the run in short, who should take what, claims counted, where the page is."""
     text = said(folder)
-    assert text.index("Scenario N2") < text.index("Which policy for whom")
+    assert text.startswith("Measured: 12 policies x 2 scenarios; 48 of 48 repetitions good")
+    assert text.index("The run in short") < text.index("Recommended policy by application")
     assert re.search(r"The paper's 16 claims: \d+ confirmed, \d+ refuted, \d+ undecided\.", text)
     assert text.splitlines()[-2:] == [
         f"Report: {folder / 'report.html'}", f"Tables: {folder / 'tables'}/ (LaTeX, CSV, Parquet)"]
@@ -123,8 +125,8 @@ def test_tables_by_name(folder: Path) -> None:
 def test_an_application_of_ones_own(folder: Path) -> None:
     """Limits are a table of their own, printed and in the report."""
     text = said(folder, "--application", "delay=0.2,loss=0.01,sigma=50", "--application", "voice")
-    assert "Which policy for: Limits of one's own" in text
-    assert "Which policy for: Voice calls" in text
+    assert "Policies and limits: Limits of one's own" in text
+    assert "Policies and limits: Voice calls" in text
     assert 'id="advice-own"' in (folder / "report.html").read_text()
 
 
@@ -208,7 +210,7 @@ def read(paths: Sequence[Path], processes: int) -> reading.RecordTable:
 
 def test_many_files_are_read_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes give the frame and the complaints that one gives, in the same order."""
-    report_bench.make_records(tmp_path, 240, np.random.default_rng(7))
+    bench_report.make_records(tmp_path, 240, np.random.default_rng(7))
     (tmp_path / "records" / "P12-N1-001.json").write_text("{")
     (tmp_path / "records" / "a.json").write_text('{"schema": 99}')
     paths = sorted((tmp_path / "records").glob("*.json"))
@@ -224,7 +226,7 @@ def test_many_files_are_read_as_few_are(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_process_that_dies_costs_only_time(tmp_path: Path,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no other process is to be had, this one reads everything."""
-    report_bench.make_records(tmp_path, 120, np.random.default_rng(7))
+    bench_report.make_records(tmp_path, 120, np.random.default_rng(7))
     monkeypatch.setattr(reading, "_CHUNK", 50)
     monkeypatch.setattr(reading.sys, "executable", "/bin/false")
     table = read(sorted((tmp_path / "records").glob("*.json")), 2)
@@ -233,7 +235,7 @@ def test_a_process_that_dies_costs_only_time(tmp_path: Path,
 
 def test_made_up_records_are_records(tmp_path: Path) -> None:
     """Those of the benchmark pass every check, in all cells, and are as large as measured ones."""
-    assert report_bench.make_records(tmp_path, 61, np.random.default_rng(1)) == 120
+    assert bench_report.make_records(tmp_path, 61, np.random.default_rng(1)) == 120
     results = load(tmp_path)
     assert results.complaints == [] and len(results.good) == 120
     assert set(results.frame["policy"]) == {policy.id for policy in load_all()}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +15,13 @@ from numpy.typing import NDArray
 import analysis.present
 from analysis.cells import Cells
 from analysis.present import figures as lines
+from analysis.present.figure_styles import share_axes
+from analysis.present.page import render_page
 from analysis.table import Quantity, Table
-from fabricated import cells_of, changed, make, paper_run
-from studies.qop2007.report import assembling, figures
-from studies.qop2007.report.basis import Basis
-from studies.qop2007.report.from_paper import basis_from_paper
-from studies.qop2007.report.from_run import basis_from_run
-from studies.qop2007.report.paper_tables import all_tables as tables_of
+from fabricated import POLICIES, cells_of, changed, make, paper_run
+from studies.qop2007.report import assembly, figures
+from studies.qop2007.report.basis import ReportBasis, basis_from_paper, basis_from_run
+from studies.qop2007.report.paper_tables import build_paper_tables as tables_of
 
 CSS = Path(analysis.present.__file__).with_name("templates") / "report.css"
 #: Machado, Oliveira and Fernandes (2009), "A physiologically-based model for simulation of color
@@ -39,7 +41,7 @@ def cells() -> Cells:
     return cells_of(*paper_run(("N1", "N2", "R1")))
 
 
-def table_of(measured: Basis, name: str) -> Table:
+def table_of(measured: ReportBasis, name: str) -> Table:
     """A table of a study by its id."""
     return next(table for table in tables_of(measured) if table.id == name)
 
@@ -64,18 +66,19 @@ def test_figure_2_has_the_points_of_its_table(cells: Cells) -> None:
 
 
 def test_traffic_shows_intervals_and_published_values(cells: Cells) -> None:
-    """The half width of P3's goodput in N2 is its bar; published values wait in the legend."""
+    """The half width of P3's goodput in N2 is its bar; published values wait in the key."""
     measured = basis_from_run(cells)
     [throughput, overhead] = figures.draw_traffic(measured)
     panel = throughput.panels[0]
-    trace = next(one for one in panel.data if one["name"] == "N2")
-    at = trace["text"].index("P3")
+    trace = next(one for one in panel.data if one["name"] == "P3")
+    at = trace["customdata"].index("N2")
     found = measured.find_observation("tcp_goodput_bps", "P3", "N2")
     assert trace["x"][at] == pytest.approx(found.estimate.mean * 1e-6)
     assert trace["error_x"]["array"][at] == pytest.approx(found.estimate.half_width * 1e-6)
-    printed = [one for one in panel.data if one.get("name") == "published 2007"]
-    assert [one["showlegend"] for one in printed] == [True, False, False]
-    assert {one["visible"] for one in printed} == {"legendonly"}
+    [printed] = [one for one in panel.data if one.get("name") == "published 2007"]
+    assert printed["visible"] == "legendonly" and set(printed["customdata"]) == {"N1", "N2", "R1"}
+    keys = [one["name"] for one in panel.data if one.get("showlegend", True)]
+    assert [name.partition(":")[0] for name in keys] == ["N1", "N2", "R1", "published 2007"]
     assert "P1" not in overhead.panels[0].layout["yaxis"]["ticktext"]
 
 
@@ -100,6 +103,58 @@ def test_phases_of_a_handoff_add_up_to_its_end(cells: Cells) -> None:
     assert len(whole) == 12
 
 
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, list[dict[str, Any]]]:
+    """The panels of all figures on the page of a run with eight repetitions, by figure."""
+    report = assembly.build_run_report(cells_of(*paper_run(("N1", "N2", "R1"), 8)))
+    found = re.search(r'id="figures">(.*?)</script>', render_page(report))
+    assert found is not None
+    return dict(json.loads(found[1]))
+
+
+def test_a_policy_has_one_colour_in_all_figures(drawn: dict[str, list[dict[str, Any]]]) -> None:
+    """Points, error bars and curves; no two of the twelve policies share theirs."""
+    colours: dict[str, set[str]] = {}
+    for panels in drawn.values():
+        for trace in (trace for panel in panels for trace in panel["data"]):
+            if trace.get("name") in POLICIES:
+                colours.setdefault(trace["name"], set()).update(
+                    trace[part]["color"] for part in ("marker", "line", "error_x", "error_y")
+                    if "color" in trace.get(part, {}))
+    assert set(colours) == set(POLICIES)
+    assert {len(each) for each in colours.values()} == {1}
+    assert len(set().union(*colours.values())) == len(POLICIES)
+
+
+def test_panels_of_a_figure_share_the_axes_of_a_quantity(
+        drawn: dict[str, list[dict[str, Any]]]) -> None:
+    """Panels with a row per policy share the x axis, others the y axis, and all points fit."""
+    shared = 0
+    for panels in drawn.values():
+        ranges: dict[str, list[list[float]]] = {}
+        for panel in panels:
+            axis = panel["layout"]["xaxis" if panel["rows"] else "yaxis"]
+            ranges.setdefault(axis["title"]["text"], []).append(axis.get("range"))
+        for found in ranges.values():
+            shared += len(found) > 1
+            assert len({tuple(each or ()) for each in found}) == 1
+    assert shared >= 6
+
+
+def test_an_axis_without_zero_and_one_of_powers_reach_all_values() -> None:
+    """The ends of intervals count; another quantity keeps its own axis."""
+    seconds, share = lines.Axis("time", "s"), lines.Axis("share", from_zero=False)
+    power = lines.Axis("size", "B", is_log=True)
+    panels = share_axes([
+        lines.line_panel("a", [lines.Series("x", [(1.0, Quantity(90.0, 80.0, 100.0))])],
+                         seconds, share),
+        lines.line_panel("b", [lines.Series("x", [(1.0, Quantity(110.0))])], seconds, share),
+        *(lines.line_panel("c", [lines.Series("x", [(1.0, Quantity(value))])], seconds, power)
+          for value in (1.0, 1000.0))])
+    assert panels[0].layout["yaxis"]["range"] == panels[1].layout["yaxis"]["range"] == [78.5, 111.5]
+    assert panels[2].layout["yaxis"]["range"] == pytest.approx([-0.15, 3.15])
+
+
 def test_no_figure_of_nothing() -> None:
     """A run at home without streams has neither handoffs nor traffic."""
     cells = cells_of(changed(make(), tcp=None, udp=None))
@@ -110,7 +165,7 @@ def test_no_figure_of_nothing() -> None:
 def palette(theme: str) -> dict[str, str]:
     """The colours of the plots in a theme of the page."""
     block = CSS.read_text().split(":root")[1 if theme == "light" else 2].partition("}")[0]
-    return dict(re.findall(r"--(c\d): (#[0-9a-f]{6})", block))
+    return dict(re.findall(r"--(c\d+): (#[0-9a-f]{6})", block))
 
 
 def lab(colour: str, deficiency: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -128,7 +183,7 @@ def test_colours_are_told_apart(theme: str, deficiency: str) -> None:
     """Also by those who lack a kind of cone: 10 in CIE76, several just noticeable differences."""
     seen = {name: lab(colour, DEFICIENCIES[deficiency])
             for name, colour in palette(theme).items()}
-    assert len(seen) == 7
+    assert len(seen) == len(lines.STYLES)
     near = {(a, b): float(np.linalg.norm(seen[a] - seen[b]))
             for a, b in itertools.combinations(seen, 2)}
     assert {pair: distance for pair, distance in near.items() if distance < 10} == {}
@@ -144,13 +199,12 @@ def test_no_two_of_many_curves_look_alike() -> None:
 
 def test_long_times_are_in_seconds_on_the_landing_view() -> None:
     """The paper's 6.28 s are not read as 6280 ms; a name is above its marker, not on it."""
-    made = assembling.of_paper()
+    made = assembly.build_paper_report()
     costs = [cost for answer in made.answers for offer in answer.offers for cost in offer.costs]
     assert ("6.28 s", "auth. time") in costs
     assert ("100 %", "protection (scheme of 2007)") in costs
     assert ("38.5 %", "protection (scheme of 2026)") in costs
-    names = [trace for section in made.sections for figure in section.figures
-             for panel in figure.panels for trace in panel.data if trace["mode"] == "text"]
-    assert {text.partition("<br>")[0] for trace in names for text in trace["text"]} == {
-        "P1", "P3", "P4", "P8", "P12"}
-    assert all("<br>" in text for trace in names for text in trace["text"])
+    names = [label for section in made.sections for figure in section.figures
+             for panel in figure.panels for label in panel.layout.get("annotations", ())]
+    assert {label["text"] for label in names} == {"P1", "P3", "P4", "P8", "P12"}
+    assert all(label["ay"] < 0 for label in names)

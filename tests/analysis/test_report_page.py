@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.resources
+import itertools
 import json
 import re
 import shutil
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,13 @@ import pytest
 
 import chromium
 from analysis.claims import Verdict
-from analysis.present import page
-from analysis.present.report import Links, Report, Section
-from analysis.present.writing import save_report
+from analysis.present import page, plotly_bundle
+from analysis.present.page import save_report
+from analysis.present.report import RecordLinks, Report, Section
 from analysis.table import Column, Entry, Quantity, Table
 from fabricated import STUDY, failed, load, paper_run, write_all
 from pdflatex import problems
-from studies.qop2007.report import assembling
+from studies.qop2007.report import assembly
 
 #: Of a phone, a tablet and a desktop.
 WIDTHS = (360, 768, 1280)
@@ -42,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of the published values."""
     out = tmp_path_factory.mktemp("paper")
-    save_report(assembling.of_paper(), out)
+    save_report(assembly.build_paper_report(), out)
     return out
 
 
@@ -60,8 +63,18 @@ def opened(browser: Any, folder: Path, width: int = 1280, *, dark: bool = False)
     chromium.look(browser, width, dark=dark)
     browser.get((folder / "report.html").as_uri())
     WebDriverWait(browser, 30).until(lambda it: it.execute_script(
-        "return [...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))"))
+        "return [...document.querySelectorAll('.plot')].filter(p => p.clientWidth)"
+        ".every(p => p.querySelector('.main-svg'))"))
     return browser
+
+
+def unfold(browser: Any) -> None:
+    """Open all that is folded, and wait for its plots."""
+    from selenium.webdriver.support.ui import WebDriverWait
+    browser.execute_script("const all = document.getElementById('unfold');"
+                           "if (all.getAttribute('aria-pressed') === 'false') all.click()")
+    WebDriverWait(browser, 30).until(lambda it: it.execute_script(
+        "return [...document.querySelectorAll('.plot')].every(p => p.querySelector('.main-svg'))"))
 
 
 def fits_within(browser: Any, width: int) -> None:
@@ -96,6 +109,8 @@ def test_opens_without_errors(looked_at: tuple[Any, str, bool]) -> None:
     """Nothing on the console, every plot drawn, every request answered by the file itself."""
     it, which, dark = looked_at
     assert it.get_log("browser") == []
+    unfold(it)
+    assert it.get_log("browser") == []
     plots = it.execute_script("return document.querySelectorAll('.plot .main-svg').length")
     assert plots >= (8 if which == "folder" else 4)
     assert it.execute_script("return document.documentElement.dataset.theme") == (
@@ -110,12 +125,13 @@ def test_opens_without_errors(looked_at: tuple[Any, str, bool]) -> None:
 def test_accessibility(looked_at: tuple[Any, str, bool]) -> None:
     """No finding by axe; in the dark, of contrast, as no other rule looks at colours.
 
-    The run's page stands for the paper's, too: it has all that there is on that one, and more.
+    All is unfolded, as axe skips what is not shown. The run's page stands for the paper's, too: it
+    has all that there is on that one, and more.
     """
     it, _, dark = looked_at
+    unfold(it)
     it.execute_script(importlib.resources.files("axe_core_python").joinpath(
         "axe.min.js").read_text(encoding="utf-8"))
-    it.set_script_timeout(120)
     said = it.execute_async_script(REPEATED_ROWS + """
         const done = arguments[1], only = arguments[0] ? {runOnly: ['color-contrast']} : {
             rules: {'label-content-name-mismatch': {enabled: true}}};
@@ -158,6 +174,67 @@ def test_the_page_does_not_scroll_sideways(browser: Any, which: str,
             ".plot') && e.getBoundingClientRect().right > innerWidth + 1)"
             ".map(e => e.outerHTML.slice(0, 90))")
         assert out == []
+
+
+@pytest.mark.slow
+@chromium.needed
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_is_short_until_it_is_unfolded(browser: Any, folder: Path, width: int) -> None:
+    """Under 15 screens; a phone's tables say that they scroll."""
+    it = opened(browser, folder, width)
+    assert it.execute_script("return document.documentElement.scrollHeight") < 15 * 844
+    short = it.execute_script("return document.documentElement.scrollHeight")
+    says = it.execute_script("return [...document.querySelectorAll('#short .scroll')].map("
+                             "e => getComputedStyle(e, '::before').content)")
+    assert ["scrolls" in said for said in says] == [width < 600]
+    unfold(it)
+    assert it.execute_script("return document.documentElement.scrollHeight") > 2 * short
+
+
+@pytest.mark.slow
+@chromium.needed
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_no_name_in_a_figure_covers_another(browser: Any, folder: Path, width: int) -> None:
+    """The names of the policies beside their points in Fig. 2."""
+    it = opened(browser, folder, width)
+    boxes = it.execute_script(
+        "return [...document.querySelectorAll('#fig-2 .panel')].map(panel => [...panel"
+        ".querySelectorAll('text.annotation-text')].map(e => { const b = e.getBoundingClientRect();"
+        "return [e.textContent, b.left, b.right, b.top, b.bottom]; }))")
+    assert [len(panel) for panel in boxes] == [12, 12]
+    overlapping = [(a[0], b[0]) for panel in boxes for a, b in itertools.combinations(panel, 2)
+                   if min(a[2], b[2]) > max(a[1], b[1]) and min(a[4], b[4]) > max(a[3], b[3])]
+    assert overlapping == []
+
+
+@pytest.mark.slow
+@chromium.needed
+def test_the_reader_filters_by_policy_and_scenario(browser: Any, folder: Path) -> None:
+    """Rows, points and panels of other levels go, and the page's address keeps the choice."""
+    it = opened(browser, folder)
+    unfold(it)
+    seen = """
+        const texts = (within, selector) => [...within.querySelectorAll(selector)].filter(
+            e => e.getBoundingClientRect().width).map(e => e.textContent.trim());
+        return {rows: texts(document, '#short tbody th'),
+            names: [...document.querySelectorAll('#fig-2 .panel')].map(
+                panel => texts(panel, 'text.annotation-text').join()),
+            count: document.getElementById('filter-count').textContent, address: location.hash}"""
+    assert len(it.execute_script(seen)["rows"]) == 12
+    it.execute_script("""
+        document.querySelector('#filter').open = true;
+        document.querySelector('[data-choose="0"][data-to="none"]').click();
+        for (const chip of document.querySelectorAll('.chip'))
+            if (/^(P3|P12) /.test(chip.textContent.trim() + ' ')) chip.click();""")
+    found = it.execute_script(seen)
+    assert found["rows"] == ["P3", "P12"]
+    assert {frozenset(names.split(",")) for names in found["names"]} == {frozenset({"P3", "P12"})}
+    assert "Policy: 2 of 12" in found["count"] and found["address"] == "#policy=P3,P12"
+    it.get("about:blank")
+    it.get(f"{(folder / 'report.html').as_uri()}#policy=P3,P12&scenario=N2")
+    found = it.execute_script(seen)
+    assert found["rows"] == ["P3", "P12"]
+    assert "Policy: 2 of 12, Scenario: 1 of 2" in found["count"]
 
 
 @pytest.mark.slow
@@ -214,7 +291,7 @@ def hostile() -> Report:
     claim = Verdict("Q1", SCRIPT, SCRIPT, "refuted", SCRIPT, (SCRIPT,), (), (SCRIPT,), SCRIPT)
     return Report(SCRIPT, SCRIPT, ((SCRIPT, SCRIPT),), (), SCRIPT, (claim,),
                   (Section("s", SCRIPT, SCRIPT, (), (table,)),), (SCRIPT,), (SCRIPT,), (SCRIPT,),
-                  Links("records/", "captures/", frozenset({SCRIPT})))
+                  RecordLinks("records/", "captures/", frozenset({SCRIPT})))
 
 
 # --- as text -------------------------------------------------------------------------------------
@@ -222,8 +299,8 @@ def hostile() -> Report:
 def test_the_page_needs_no_network(folder: Path) -> None:
     """No address but in the plots' library, and a policy that would block one."""
     text = (folder / "report.html").read_text()
-    ours = text.replace(page._load_asset("plotly"), "")
-    assert len(ours) < 1_000_000
+    ours = text.replace(page._load_plotly(), "")
+    assert len(text.encode()) < 2_000_000
     assert not re.findall(r"(?:src|href)=\"(?!#|data:|tables/)", ours)
     assert "default-src 'none'" in ours
 
@@ -232,13 +309,74 @@ def test_what_was_left_out_is_named_and_counted(folder: Path) -> None:
     """The damaged file, and the repetition that failed with its reason."""
     text = (folder / "report.html").read_text()
     assert "Files left out: 1" in text
-    assert re.search(r"<li>[^<]*foreign\.json", text)
+    assert len(re.findall(r"<li>[^<]*foreign\.json", text)) == 1
+    assert "no usable record" not in text
     assert "P6 in N2: failed 1 of 4" in text
     assert "72 good of 73 repetitions" in text
 
 
+def test_failures_come_first(folder: Path) -> None:
+    """The failed repetition before the answer, and refuted claims before confirmed ones."""
+    text = (folder / "report.html").read_text()
+    assert text.index("P6 in N2: failed 1 of 4") < text.index('id="summary"')
+    words = re.findall(r"<summary><h3>\d+ (refuted|undecided|confirmed)</h3>", text)
+    assert words == sorted(words, key=["refuted", "undecided", "confirmed"].index)
+    assert words[0] == "refuted"
+
+
+@pytest.mark.parametrize("which", ["folder", "paper"])
+def test_the_first_screen_answers_by_the_weights_of_2007(
+        which: str, request: pytest.FixtureRequest) -> None:
+    """A code has its name, the broken ciphers stand beside, with the way to today's policies."""
+    text = (request.getfixturevalue(which) / "report.html").read_text()
+    short = text[text.index('id="summary"'):text.index('id="answers"')]
+    assert "P12 (8021x-EAP-TLS-WEP-128-IPsec-3DES-SHA), by the weights of 2007." in short
+    assert "WEP and 3DES, which the weights of 2007 still count, are broken today" in short
+    assert "run\N{NO-BREAK SPACE}today" in short
+    known = set(re.findall(r"\b(P\d+|N\d|R\d) \(", short))
+    assert known == set(re.findall(r"\b(?:P\d+|N\d|R\d)\b", short))
+
+
+@pytest.mark.slow
+@chromium.needed
+def test_the_plotting_library_has_only_what_figures_use(browser: Any) -> None:
+    """A quarter of the whole, which draws points and bars, and nothing on a map."""
+    bundle = plotly_bundle.make_bundle()
+    assert len(bundle) < 1_300_000
+    browser.get("about:blank")
+    kinds = browser.execute_script(
+        bundle + ";document.body.innerHTML = '<div id=plot></div>';"
+        "Plotly.newPlot('plot', [{type: 'scatter', y: [1, 2]}, {type: 'bar', y: [1, 2]},"
+        "{type: 'scattermap', lat: [0], lon: [0]}]);"
+        "return document.getElementById('plot')._fullData.map(trace => trace.type)")
+    assert kinds[:2] == ["scatter", "bar"] and "scattermap" not in kinds
+
+
+def test_a_packed_bundle_is_kept_until_it_is_damaged(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process cuts plotly's script only if the cache has no complete file of it."""
+    made = list[int]()
+    monkeypatch.setattr(plotly_bundle, "make_bundle",
+                        lambda: (made.append(0), f"script {len(made)}")[1])
+    cache = tmp_path / "cache/plotly"
+    for damage, count, text in ((None, 1, "script 1"), (None, 1, "script 1"),
+                                (bytes(40), 2, "script 2"), (b"", 3, "script 3"),
+                                (None, 3, "script 3")):
+        for file in cache.glob("*") if damage is not None else ():
+            file.write_bytes(damage)
+        assert gzip.decompress(plotly_bundle.pack_bundle(cache)).decode() == text
+        [file] = cache.iterdir()
+        assert metadata.version("plotly") in file.name
+        assert len(made) == count
+
+
+def test_a_cache_that_is_no_folder_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert plotly_bundle.pack_bundle(tmp_path / "file/plotly") == plotly_bundle.pack_bundle()
+
+
 def test_the_landing_view_answers_first(folder: Path) -> None:
-    """Which policy for whom at what cost stands before claims, figures and tables."""
+    """The recommended policy by application stands before claims, figures and tables."""
     text = (folder / "report.html").read_text()
     answers = text[text.index('id="answers"'):text.index('id="claims"')]
     titles = " ".join(re.findall(r"<h3>([^<]+)</h3>", answers))

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from analysis.numbers import exact_entry
 from analysis.present import export, latex, terminal
 from analysis.present.entries import format_entry, format_interval, marks_of, typeset_minus
+from analysis.reporting.table_entries import exact_entry
 from analysis.table import Column, Entry, Quantity, Table
 from pdflatex import problems
-from studies.qop2007.report.from_paper import basis_from_paper
-from studies.qop2007.report.paper_tables import all_tables as tables_of
+from studies.qop2007.report.basis import basis_from_paper
+from studies.qop2007.report.paper_tables import build_paper_tables as tables_of
 
 KBPS = Column("tcp_overhead_N1_bps", "N1", "kbit/s", 1e-3, group="Non-roaming")
 NASTY = r"100% & \input{x} $a_b^c$ #1 ~ {<P>} «± 2» | Ünïcödé 漢" "\N{GREEK SMALL LETTER SIGMA}"

@@ -1,0 +1,1 @@
+"""Tables, figures and notes that the reports of all studies use."""

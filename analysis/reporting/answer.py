@@ -1,0 +1,433 @@
+"""Answer in sentences what a run measured, such as which policy costs how much.
+
+`./qop run` and `./qop report` print these sentences first. Costs are relative to a baseline, such
+as the policy without protection. A comparison of a policy with the baseline is undecided while its
+confidence interval is too wide to say whether the two differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.blocks import fieller_ratio
+from analysis.cells import Cells, Ids
+from analysis.claims import Verdict
+from analysis.metrics import Metric
+from analysis.present.entries import PLUS_MINUS, round_to_digits, round_to_uncertainty
+from analysis.present.report import ApplicationAdvice, DecisiveRepetitions
+from analysis.reporting.significance import SignificanceDecision
+from analysis.statistics import Estimate
+from analysis.table import Column, Entry, Table, count_noun, to_printable
+
+#: Levels that get a sentence where no level is recommended, and lines of failures and names.
+_MAX_LEVELS, _MAX_FAILURES, _MAX_NAMES = 4, 3, 4
+#: From this ratio on a cost is a multiple of the baseline's, below it a percentage.
+_MIN_MULTIPLE = 2.0
+#: Largest difference of the two halves of an interval that is written with one half (as a share).
+_SYMMETRY = 0.15
+#: Below this number of repetitions, spreads are too uncertain to plan with.
+_FEW_REPETITIONS = 5
+_DASH = "\N{EN DASH}"
+#: Rows of the short table.
+_MAX_ROWS = 24
+TABLE_ID = "summary"
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """The cost of a policy in one metric, as text, with a number to sort by."""
+
+    size: float
+    text: str
+    unit: str
+    is_worse: bool
+
+
+def describe_answer(cells: Cells, decisions: Sequence[SignificanceDecision],
+                    advice: Sequence[ApplicationAdvice] = (), claims: Sequence[Verdict] = (),
+                    basis: str = "", caution: str = "") -> list[str]:
+    """Return sentences with the main results of a run.
+
+    Args:
+        cells: The cells (policy in scenario combinations) of the run.
+        decisions: Comparisons of all cells with the baseline.
+        advice: The study's recommendations, if it has any.
+        claims: Verdicts on the study's claims.
+        basis: Words on what the recommendations rest on.
+        caution: Sentence that follows the recommendations.
+    """
+    # Names of factors and levels, and reasons, come from files.
+    return [to_printable(line) for line in (
+        _describe_extent(cells), *_describe_failures(cells),
+        *describe_advice(advice, basis), *([caution] if caution and advice else []),
+        *_describe_costs(cells, decisions, advice), *_describe_open(cells, decisions, claims))]
+
+
+def decisive_repetitions(cells: Cells,
+                         decisions: Sequence[SignificanceDecision]) -> DecisiveRepetitions | None:
+    """Return how many repetitions of each cell will probably decide half of the open comparisons.
+
+    A comparison is whether a policy differs from the baseline in a metric and scenario. The number
+    is for half of the undecided ones, because the last of them may need very many repetitions.
+    Comparisons for which no reasonable number is sufficient are left out. The result is None if no
+    other comparison is undecided.
+    """
+    open_ = _find_open(decisions)
+    planned = max(cells.results.repetitions, 1)
+    if open_ and planned < _FEW_REPETITIONS:  # too few to estimate from
+        return DecisiveRepetitions(_FEW_REPETITIONS)
+    counts = sorted(max(len(decision.blocks) + decision.further, planned + 1)
+                    for decision in open_ if decision.further)
+    if not counts:
+        return None
+    repetitions = counts[(len(counts) - 1) // 2]
+    return DecisiveRepetitions(repetitions, sum(count <= repetitions for count in counts))
+
+
+def _find_open(decisions: Sequence[SignificanceDecision]) -> list[SignificanceDecision]:
+    return [decision for decision in decisions
+            if decision.metric.better and decision.outcome == "undecided"]
+
+
+def open_claims(claims: Sequence[Verdict]) -> list[str]:
+    """Return the ids of the undecided claims that further repetitions may decide."""
+    return [claim.id for claim in claims if claim.verdict == "undecided" and claim.needed]
+
+
+def make_short_table(cells: Cells) -> Table:
+    """Return a short table with a row for each compared level, such as each policy.
+
+    A metric's column has the smallest and the largest mean over all scenarios.
+    """
+    results = cells.results
+    groups = _group_by_level(cells)
+    metrics = [metric for metric in results.study.metrics
+               if any(cells.find_value(metric.name, ids) for ids in results.cells)]
+    first = results.compared[0]
+    has_names = any(results.level_title(first, level[0]) for level in groups)
+    columns = (Column("level", " and ".join(results.compared)),
+               *([Column("name", "name")] if has_names else []), Column("n", "n"),
+               *(Column(metric.name, metric.title, metric.unit,
+                        heading=metric.heading or (metric.title,)) for metric in metrics))
+    rows = tuple((Entry("-".join(map(to_printable, level))),
+                  *([Entry(results.level_title(first, level[0]))] if has_names else []),
+                  Entry(_count_good(cells, members)),
+                  *(Entry(_format_range(cells, metric, members)) for metric in metrics))
+                 for level, members in list(groups.items())[:_MAX_ROWS])
+    rest = len(groups) - len(rows)
+    places = f"{len(cells.sections)} {_name_places(cells)}"
+    return Table(TABLE_ID, "The run in short", columns, rows, apart=True, notes=(
+        f"Least and largest mean of the {places}; n is good of planned repetitions.",
+        *([f"{count_noun(rest, 'more row is', 'more rows are')} left out."] if rest else [])))
+
+
+def _name_places(cells: Cells) -> str:
+    titles = [factor.title.lower() for factor in cells.results.factors
+              if factor.name in cells.results.surroundings]
+    return _make_plural(titles[0]) if len(titles) == 1 else "settings"
+
+
+def _group_by_level(cells: Cells) -> dict[Ids, list[Ids]]:
+    groups: dict[Ids, list[Ids]] = {}
+    for ids in cells.results.cells:
+        groups.setdefault(cells.results.select_levels(ids, cells.results.compared), []).append(ids)
+    return groups
+
+
+def _count_good(cells: Cells, members: Sequence[Ids]) -> str:
+    states = [cells.status(ids) for ids in members]
+    return f"{sum(state.good for state in states)}/{sum(state.total for state in states)}"
+
+
+def _format_range(cells: Cells, metric: Metric, members: Sequence[Ids]) -> str:
+    means = [value.estimate.mean * metric.scale for ids in members
+             if (value := cells.find_value(metric.name, ids))]
+    if not means:
+        return "-"
+    low, high = (_format_end(value) for value in (min(means), max(means)))
+    if low == high:
+        return low
+    return f"{low}{' to ' if low.startswith('-') else _DASH}{high}"
+
+
+def _format_end(value: float) -> str:
+    """Return an end of a range with three digits, such as 5.60. Whole numbers have no decimals.
+
+    >>> [_format_end(value) for value in (5.6, 17.0, 123.4, 0.0, 12345.6)]
+    ['5.60', '17', '123', '0', '12346']
+    """
+    return f"{value:.0f}" if float(value).is_integer() else round_to_digits(value)
+
+
+def _describe_extent(cells: Cells) -> str:
+    """Return a sentence on what was measured, and how many repetitions count."""
+    results = cells.results
+    varied = [factor for factor in results.factors if _is_varied(cells, factor.name)]
+    parts = " x ".join(f"{len(results.levels[factor.name])} {_make_plural(factor.title.lower())}"
+                       for factor in varied) or count_noun(len(results.cells), "cell")
+    states = [cells.status(ids) for ids in results.cells]
+    good, total = sum(state.good for state in states), sum(state.total for state in states)
+    proven = sum(bool(state.good) and state.verified for state in states)
+    proof = f"{'all' if proven == len(states) else f'{proven} of {len(states)}'} cells proven"
+    intervals = "intervals hold 95\N{NO-BREAK SPACE}%" if any(state.good > 1 for state in states) \
+        else "one repetition a cell gives no intervals"
+    return (f"Measured: {parts}; {good} of {count_noun(total, 'repetition')} good, {proof}; "
+            f"{intervals}.")
+
+
+def _is_varied(cells: Cells, factor: str) -> bool:
+    return len(cells.results.levels[factor]) > 1
+
+
+def _make_plural(noun: str) -> str:
+    if noun.endswith("s"):
+        return noun
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+
+
+def _describe_failures(cells: Cells) -> Iterator[str]:
+    """Yield a sentence for each combination with failed or missing repetitions or no baseline."""
+    lines = [f"{_name_cell(cells, ids)}: {line}."
+             for ids in cells.results.cells for line in cells.status(ids).failures]
+    yield from lines[:_MAX_FAILURES]
+    if len(lines) > _MAX_FAILURES:
+        yield f"{len(lines) - _MAX_FAILURES} further reasons why repetitions do not count."
+    lacking = [cells.cell_name(ids) for ids in cells.results.cells
+               if cells.status(ids).word in ("not run", "too few")]
+    if lacking:
+        yield f"Not measured yet, or too few repetitions: {_list_names(lacking)}."
+    if any(cells.results.frame["fault"]):  # a negative control has no good repetitions
+        return
+    if not cells.baseline.levels:
+        if cells.results.study.baseline or cells.baseline.note:
+            yield cells.baseline.note or "No differences: this run has no baseline."
+        return
+    for section, members in cells.sections.items():
+        base = [ids for ids in members if cells.baseline.is_baseline(cells.results, ids)]
+        if not any(cells.status(ids).good for ids in base):
+            where = f" in {', '.join(section)}" if section else ""
+            yield (f"No differences{where}: the baseline {_name_baseline(cells)} has no good "
+                   "repetition there.")
+
+
+def describe_advice(advice: Sequence[ApplicationAdvice], basis: str) -> Iterator[str]:
+    """Yield a sentence for each recommended policy, with the applications that it suits.
+
+    Args:
+        advice: The study's recommendations.
+        basis: Words on what the recommendations rest on.
+    """
+    chosen: dict[tuple[str, str], list[str]] = {}
+    for application in advice:
+        name = application.application
+        places: dict[tuple[str, str], list[str]] = {}
+        for offer in application.offers:
+            places.setdefault((offer.choice, offer.name), []).append(offer.place.lower())
+        for choice, where in places.items():
+            chosen.setdefault(choice, []).append(
+                name if len(where) == len(application.offers) else f"{name} ({', '.join(where)})")
+    for (level, title), uses in chosen.items():
+        what = " \N{MIDDLE DOT} ".join(uses).replace(" \N{MIDDLE DOT} ", ", ").lower()
+        if level:
+            yield f"For {what}: {_join_title(level, title)}{f', {basis}' if basis else ''}."
+        else:
+            yield f"For {what}: no level is sure to meet the limits."
+
+
+def _describe_costs(cells: Cells, decisions: Sequence[SignificanceDecision],
+                    advice: Sequence[ApplicationAdvice]) -> Iterator[str]:
+    """Yield a sentence on the costs of each recommended policy, or else of the first ones."""
+    results = cells.results
+    if not cells.baseline.levels:
+        yield from _describe_extremes(cells)
+        return
+    recommended = {offer.choice for application in advice for offer in application.offers}
+    levels: dict[Ids, list[SignificanceDecision]] = {}
+    for decision in decisions:
+        if decision.metric.better:
+            levels.setdefault(results.select_levels(decision.ids, results.compared),
+                              []).append(decision)
+    chosen = [level for level in levels if recommended & set(level)] or list(levels)
+    for level in chosen[:_MAX_LEVELS]:
+        texts = [text for metric in results.study.metrics
+                 if (text := _describe_metric(cells, metric, [
+                     each for each in levels[level] if each.metric is metric]))]
+        name = _name_level(cells, level)
+        if texts:
+            yield f"{name} against {_name_baseline(cells)}: {'; '.join(texts)}."
+        else:
+            yield f"{name}: no difference from {_name_baseline(cells)} is proven."
+    if len(chosen) > _MAX_LEVELS:
+        yield f"The table has {len(chosen) - _MAX_LEVELS} more."
+
+
+def _describe_extremes(cells: Cells) -> Iterator[str]:
+    """Yield a sentence with the smallest and largest mean of each metric, for up to four metrics.
+
+    They are the study's first metrics. This is for a run without a baseline.
+    """
+    metrics = [metric for metric in cells.results.study.metrics if metric.better]
+    for metric in metrics[:_MAX_LEVELS]:
+        means = {ids: value.estimate.scale(metric.scale) for ids in cells.results.cells
+                 if (value := cells.find_value(metric.name, ids))}
+        if not means:
+            continue
+        least, most = (choose(means, key=lambda ids: means[ids].mean) for choose in (min, max))
+        text = f"{_format_interval(means[least])} {metric.unit}".strip()
+        if least != most:
+            top = f"{_format_interval(means[most])} {metric.unit}".strip()
+            text = f"{text} ({_name_cell(cells, least)}) to {top} ({_name_cell(cells, most)})"
+        yield f"{metric.sentence}: {text}."
+
+
+def _describe_metric(cells: Cells, metric: Metric,
+                     decisions: Sequence[SignificanceDecision]) -> str:
+    """Return a sentence on the smallest and largest significant cost in a metric, or ""."""
+    costs = [(cost, decision) for decision in decisions if decision.outcome == "different"
+             and (cost := _find_cost(cells, decision))]
+    if not costs:
+        return ""
+    costs.sort(key=lambda pair: abs(pair[0].size))
+    (least, first), (most, last) = costs[0], costs[-1]
+    # One direction in words: what is better in one place and worse in another stands apart.
+    if least.unit != most.unit or least.is_worse != most.is_worse:
+        text = " and ".join(f"{cost.text} {cost.unit}{_name_place(cells, each.section)}"
+                            for cost, each in ((least, first), (most, last)))
+    elif first is last:
+        text = f"{most.text} {most.unit}{_name_place(cells, last.section)}"
+    else:
+        text = (f"{least.text} {least.unit}{_name_place(cells, first.section)} to {most.text}"
+                f"{_name_place(cells, last.section)}")
+    without = len(decisions) - len(costs)
+    where = f" ({without} of {len(decisions)} without proven difference)" if without else ""
+    return f"{metric.title} {text}{where}"
+
+
+def _find_cost(cells: Cells, decision: SignificanceDecision) -> _Cost | None:
+    """Return the cost in percent of the baseline, or else in the metric's unit."""
+    metric = decision.metric
+    first, second = (cells.values_by_block(metric.name, ids)
+                     for ids in (decision.ids, decision.baseline))
+    difference = decision.comparison.difference
+    is_worse = (difference.mean > 0) == (metric.better == "lower")
+    ratio = _find_ratio(first, second)
+    if ratio is None:
+        scaled = difference.scale(metric.scale if difference.mean > 0 else -metric.scale)
+        return _Cost(scaled.mean, _format_interval(scaled),
+                     f"{metric.unit} {'more' if difference.mean > 0 else 'less'}".strip(), is_worse)
+    if ratio.mean >= _MIN_MULTIPLE:
+        return _Cost(100 * ratio.mean, _format_interval(ratio), "times as much" if not
+                     metric.name.endswith("_s") else "times as long", is_worse)
+    sign = 100 if ratio.mean > 1 else -100
+    percent = _shift_estimate(ratio, -1).scale(sign)
+    word = ("more" if ratio.mean > 1 else "less") if not metric.name.endswith("_s") else (
+        "longer" if ratio.mean > 1 else "shorter")
+    return _Cost(percent.mean, _format_interval(percent), f"% {word}", is_worse)
+
+
+def _find_ratio(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate | None:
+    """Return the ratio of two means by repetition number, with Fieller's interval.
+
+    The result is None if there are fewer than two common repetitions, or if the divisor may be 0.
+    """
+    common = sorted(first.keys() & second.keys())
+    if len(common) < 2:
+        return None
+    above, below = (np.array([values[block] for block in common]) for values in (first, second))
+    ratio = fieller_ratio(above, below)
+    if ratio is None or ratio.low is None or ratio.high is None or ratio.mean <= 0:
+        return None
+    return ratio
+
+
+def _shift_estimate(estimate: Estimate, change: float) -> Estimate:
+    low, high = (None if end is None else end + change for end in (estimate.low, estimate.high))
+    return Estimate(estimate.mean + change, low, high, estimate.n)
+
+
+def _format_interval(estimate: Estimate) -> str:
+    """Return a mean with its confidence interval as text.
+
+    The text is "MEAN ± HALF WIDTH", or "MEAN (LOW to HIGH)" if the interval is not symmetric.
+    """
+    half = estimate.half_width
+    main, spread = round_to_uncertainty(estimate.mean, half)
+    if not half or estimate.low is None or estimate.high is None:
+        return main
+    if abs(estimate.high + estimate.low - 2 * estimate.mean) <= 2 * _SYMMETRY * half:
+        return f"{main}\N{NO-BREAK SPACE}{PLUS_MINUS}\N{NO-BREAK SPACE}{spread}"
+    low, high = (round_to_uncertainty(end, half)[0] for end in (estimate.low, estimate.high))
+    return f"{main} ({low} to {high})"
+
+
+def _describe_open(cells: Cells, decisions: Sequence[SignificanceDecision],
+                   claims: Sequence[Verdict]) -> Iterator[str]:
+    """Yield sentences on the claims and comparisons that are not decided."""
+    if undecided := [claim.id for claim in claims if claim.verdict == "undecided"]:
+        decidable = open_claims(claims)
+        rest = len(undecided) - len(decidable)
+        counted = f"Not decided: {len(undecided)} of {count_noun(len(claims), 'claim')}"
+        if not rest:
+            yield f"{counted} ({', '.join(undecided)})."
+        elif not decidable:
+            yield (f"{counted} ({', '.join(undecided)}). More repetitions of this plan cannot "
+                   "decide them.")
+        else:
+            yield (f"{counted}. More repetitions of this plan can decide {len(decidable)} "
+                   f"({', '.join(decidable)}), but not the other {rest}.")
+    tested = [decision for decision in decisions if decision.metric.better]
+    if open_ := _find_open(decisions):
+        names_of: dict[str, list[str]] = {}
+        for decision in open_:
+            names_of.setdefault(decision.metric.title, []).append(_name_cell(cells, decision.ids))
+        listed = "; ".join(
+            f"{title} of {', '.join(names)}" if len(open_) <= _MAX_NAMES
+            else f"{len(names)} of {title}" for title, names in names_of.items())
+        yield (f"Not decided: {len(open_)} of {count_noun(len(tested), 'difference')} from "
+               f"{_name_baseline(cells)} ({listed}).")
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join([*names[:_MAX_NAMES], *([f"{more} more"] if more > 0 else [])])
+
+
+def _name_place(cells: Cells, section: Ids) -> str:
+    """Return text such as "in scenario NAME", without factors that do not vary."""
+    levels = [_name_number(cells, factor, level)
+              for factor, level in zip(cells.results.surroundings, section, strict=True)
+              if _is_varied(cells, factor)]
+    return f" in {', '.join(levels)}" if levels else ""
+
+
+def _name_number(cells: Cells, factor: str, level: str) -> str:
+    """Return a level (such as a policy) as text, after its factor's name if it is a number."""
+    is_number = level.replace(".", "", 1).isdecimal()
+    title = next(each.title for each in cells.results.factors if each.name == factor)
+    return f"{title.lower()} {level}" if is_number else to_printable(level)
+
+
+def _name_baseline(cells: Cells) -> str:
+    return _name_level(cells, tuple(cells.baseline.levels.values()),
+                       tuple(cells.baseline.levels))
+
+
+def _name_level(cells: Cells, level: Ids, factors: Sequence[str] = ()) -> str:
+    """Return the ids and titles of levels (such as policies) as text."""
+    return ", ".join(_join_title(_name_number(cells, factor, name),
+                                 cells.results.level_title(factor, name))
+                     for factor, name in zip(factors or cells.results.compared, level, strict=True))
+
+
+def _name_cell(cells: Cells, ids: Ids) -> str:
+    level = _name_level(cells, cells.results.select_levels(ids, cells.results.compared))
+    place = _name_place(cells, cells.results.select_levels(ids, cells.results.surroundings))
+    return f"{level}{place}"
+
+
+def _join_title(level: str, title: str) -> str:
+    return f"{level} ({title})" if title and title != level else level
+

@@ -1,0 +1,203 @@
+"""Decide whether each policy differs significantly from the baseline in each metric.
+
+The baseline is the policy that others are compared with, such as the one without protection.
+`decide_differences` compares each policy with the baseline in the same scenario. It returns a
+`SignificanceDecision` for each pair and metric: different, equivalent or undecided, with a p-value
+corrected for the number of comparisons. For undecided pairs it estimates how many more repetitions
+are needed. `make_decision_tables` makes a table of the decisions for each metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis import statistics
+from analysis.cells import Cells, Ids
+from analysis.metrics import Metric, insert_before_unit
+from analysis.reporting.table_entries import (
+    EFFECT_COLUMNS,
+    P_COLUMN,
+    effect_entries,
+    estimate_entry,
+    p_value_entry,
+)
+from analysis.statistics import Comparison, Outcome, Sample
+from analysis.table import Column, Entry, Quantity, Table
+from measure.records.record import record_name
+
+#: Significance level. By chance alone, a family of comparisons that are corrected together shows a
+#: significant difference with at most this probability.
+SIGNIFICANT = 0.05
+_WORDS: dict[Outcome, str] = {"different": "yes", "equivalent": "no", "undecided": "undecided"}
+_MARKS: dict[Outcome, tuple[str, ...]] = {
+    "different": ("significant",), "equivalent": ("spans-zero",), "undecided": ()}
+
+
+@dataclass(frozen=True)
+class SignificanceDecision:
+    """The result of comparing one cell with the baseline in one metric.
+
+    A cell is one policy in one scenario, for instance. `comparison` is the cell minus the baseline
+    with a 95 % interval. `p_adjusted` and `outcome` are corrected for the other cells of the same
+    metric and scenario (`decide_differences`). `further` is the number of repetitions that will
+    probably decide an undecided comparison. It is None if that number is too large or unknown.
+    """
+
+    metric: Metric
+    section: Ids
+    ids: Ids
+    baseline: Ids
+    comparison: Comparison
+    p_adjusted: float | None
+    outcome: Outcome
+    further: int | None
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _BaselinePair:
+    """The values of a policy and of the baseline by repetition number, to be compared."""
+
+    ids: Ids
+    baseline: Ids
+    first: Mapping[int, float]
+    second: Mapping[int, float]
+    comparison: Comparison
+
+    @property
+    def differences(self) -> Sample:
+        return statistics.paired_differences(self.first, self.second)
+
+
+def decide_differences(cells: Cells) -> list[SignificanceDecision]:
+    """Compare every cell with the baseline in every metric.
+
+    The order is by metric, scenario and cell. Comparisons of one metric in the same scenario are
+    read together, so they are corrected together by Holm's method. Where each scenario has only
+    one, as with two releases, those of all scenarios are read together. The list is empty without
+    a baseline.
+    """
+    if not cells.baseline.levels:
+        return []
+    decisions: list[SignificanceDecision] = []
+    for metric in cells.results.study.metrics:
+        families = [[(section, case) for case in _find_cases(cells, metric, members)]
+                    for section, members in cells.sections.items()]
+        if all(len(family) <= 1 for family in families):
+            families = [[case for family in families for case in family]]
+        decisions += [decision for family in families for decision in _judge_cases(metric, family)]
+    return decisions
+
+
+def _find_cases(cells: Cells, metric: Metric, members: Sequence[Ids]) -> Iterator[_BaselinePair]:
+    for ids in members:
+        reference = cells.baseline.baseline_cell(cells.results, ids)
+        if reference is None:
+            continue
+        values, base = (cells.values_by_block(metric.name, cell) for cell in (ids, reference))
+        if values.keys() & base.keys():
+            yield _BaselinePair(ids, reference, values, base,
+                                statistics.compare_paired(values, base))
+
+
+def make_decision_tables(cells: Cells,
+                         decided: Sequence[SignificanceDecision] | None = None) -> list[Table]:
+    """Return a table for each metric: which policies differ, and repetitions still needed."""
+    every = decide_differences(cells) if decided is None else decided
+    return [_make_table(cells, metric, mine) for metric in cells.results.study.metrics
+            if (mine := [decision for decision in every if decision.metric is metric])]
+
+
+def _make_table(cells: Cells, metric: Metric, decided: Sequence[SignificanceDecision]) -> Table:
+    compared, name = cells.results.compared, cells.baseline.name
+    columns = (*(Column(factor, factor) for factor in compared),
+               Column(insert_before_unit(metric.name, "difference"), "difference", metric.unit,
+                      metric.scale),
+               P_COLUMN, *EFFECT_COLUMNS,
+               Column("outcome", "differs"), Column("further_repetitions", "more needed", digits=0))
+    sections = tuple((number, cells.section_heading(decision.section))
+                     for number, decision in enumerate(decided)
+                     if decision.section and (
+                         not number or decided[number - 1].section != decision.section))
+    what = " and ".join(compared)
+    return Table(f"decisions-{metric.name}", f"{metric.sentence}: differences from {name}", columns,
+                 tuple(_make_row(cells, decision) for decision in decided),
+                 caption=f"{metric.sentence} under the {what} minus that under {name}, within "
+                 "blocks.", notes=_make_notes(cells), sections=sections)
+
+
+def _judge_cases(metric: Metric, family: Sequence[tuple[Ids, _BaselinePair]]
+                 ) -> Iterator[SignificanceDecision]:
+    """Yield the results of comparing several cells, corrected for the number of comparisons.
+
+    Args:
+        metric: The compared metric.
+        family: Sections (scenarios) and comparisons that are read together.
+    """
+    tested = [case.comparison.p_value for _, case in family if case.comparison.p_value is not None]
+    adjusted = iter(statistics.holm(tested).tolist())
+    p_values = [None if case.comparison.p_value is None else float(next(adjusted))
+                for _, case in family]
+    # Level for the comparisons that Holm's method did not find significant.
+    left = sum(p is None or p >= SIGNIFICANT for p in p_values)
+    level = 1 - SIGNIFICANT / max(1, left)
+    for (section, case), p in zip(family, p_values, strict=True):
+        margin = _negligible_difference(metric, case.second)
+        differences = case.differences
+        outcome: Outcome = "different" if p is not None and p < SIGNIFICANT else \
+            statistics.decide_outcome(statistics.mean(differences, level), margin)
+        further = statistics.repetitions_to_decide(differences, margin, level) \
+            if outcome == "undecided" else 0
+        if further == 0 and outcome == "undecided":  # enough only on average
+            further = 1
+        yield SignificanceDecision(metric, section, case.ids, case.baseline, case.comparison, p,
+                                   outcome, further,
+                                   tuple(sorted(case.first.keys() & case.second.keys())))
+
+
+def _negligible_difference(metric: Metric, base: Mapping[int, float]) -> float:
+    """Return the largest difference of a metric that does not matter, in its SI unit."""
+    if not metric.is_relative:
+        return metric.negligible
+    return metric.negligible * abs(float(np.mean(list(base.values()))))
+
+
+def _make_row(cells: Cells, decision: SignificanceDecision) -> tuple[Entry, ...]:
+    comparison = decision.comparison
+    marks = frozenset(_MARKS[decision.outcome])
+    names = tuple(record_name(ids, block) for block in decision.blocks
+                  for ids in (decision.ids, decision.baseline))
+    levels = cells.results.select_levels(decision.ids, cells.results.compared)
+    return (*map(Entry, levels), estimate_entry(comparison.difference, marks, names),
+            p_value_entry(decision.p_adjusted, "one block in common"),
+            *effect_entries(comparison), Entry(_WORDS[decision.outcome], marks=marks),
+            _further_entry(decision))
+
+
+def _further_entry(decision: SignificanceDecision) -> Entry:
+    if decision.outcome != "undecided":
+        return Entry("-")
+    if decision.further is not None:
+        return Entry(number=Quantity(float(decision.further)))
+    return Entry("?",
+                 note=f"more than {statistics.MAX_REPETITIONS} in all, or too few so far to tell")
+
+
+def _make_notes(cells: Cells) -> tuple[str, ...]:
+    shares = {metric.negligible for metric in cells.results.study.metrics if metric.is_relative}
+    sizes = {f"{metric.negligible * metric.scale:g} {metric.unit}".strip()
+             for metric in cells.results.study.metrics if not metric.is_relative}
+    negligible = [*(f"{share:.0%} of the baseline's mean" for share in sorted(shares)),
+                  *sorted(sizes)]
+    return (
+        ("Student's t test of differences within blocks; intervals of 95 %, not corrected. "
+         "P-values and the words beside them are corrected by Holm's method for the rows of the "
+         "same heading."),
+        (f"No: the corrected interval lies within what does not matter, {' or '.join(negligible)}. "
+         "Undecided: it holds 0 and more than that."),
+        (f"More needed: repetitions of the cell and the baseline that decide it with a probability "
+         f"of {statistics.POWER:.0%}, if mean and spread so far are the true ones; after a few "
+         "repetitions that is a rough guess."))

@@ -1,0 +1,169 @@
+"""Tests of the answer in sentences and of the short table."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+import pytest
+
+from analysis.cells import Cells
+from analysis.claims import Verdict
+from analysis.present.terminal import to_plain_text
+from analysis.reporting import answer
+from analysis.reporting.significance import decide_differences
+from fabricated import STUDY, body_of, cells_of, failed, make, paper_run, phases_of, write_all
+from harness.commands import options, report
+from harness.commands.output import SCREEN_LINES, SCREEN_WIDTH
+
+#: Authentication times of P1 in ms by block. Those of P12 are 9 times as long, or nearly so.
+_BASE = (2.0, 2.1, 1.9, 2.0)
+_NOISE = (0.1, -0.1, 0.05, -0.05)
+
+
+def with_time(policy: str, block: int, seconds: float, **changes: Any) -> Any:
+    """Return a record with an authentication time and components that add up to it."""
+    body = body_of(make(policy, block, phases=phases_of(policy)))
+    parts = body.authentications[0].components_s
+    factor = seconds / sum(parts[name] for name in body.authentication_sum)
+    return make(policy, block, phases=phases_of(policy), authentication_time_s=seconds,
+                components_s={name: factor * value for name, value in parts.items()}, **changes)
+
+
+def describe(cells: Cells) -> list[str]:
+    """Return the answer of cells with plain spaces."""
+    return [line.replace("\N{NO-BREAK SPACE}", " ")
+            for line in answer.describe_answer(cells, decide_differences(cells))]
+
+
+def nine_times() -> list[Any]:
+    """Return records of P1 and of P12, which takes about nine times as long to authenticate."""
+    return [record for block, base in enumerate(_BASE, 1) for record in (
+        with_time("P1", block, base / 1e3, udp=5.80e6 + block * 1e3),
+        with_time("P12", block, (9 * base + _NOISE[block - 1]) / 1e3,
+                  udp=0.975 * 5.80e6 + block * 1e3))]
+
+
+def test_describe_answer_names_ratio_and_share_with_intervals() -> None:
+    """A multiple and a percentage each have the interval of a ratio within blocks."""
+    lines = describe(cells_of(*nine_times()))
+    cost = next(line for line in lines if line.startswith("P12"))
+    assert cost.startswith("P12 (8021x-EAP-TLS-WEP-128-IPsec-3DES-SHA) against P1 (No security): ")
+    ratio = re.search(r"authentication time (\S+) ± (\S+) times as long", cost)
+    assert ratio and float(ratio[1]) == pytest.approx(9, abs=0.02)
+    assert 0 < float(ratio[2]) < 0.2  # 7 % without the pairs of blocks
+    assert re.search(r"UDP goodput 2\.(?:49|50)\d* ± 0\.00\d+ % less", cost)
+
+
+def test_describe_answer_of_unpaired_spread_has_no_false_certainty() -> None:
+    """A difference within the noise is listed as undecided, not as a cost."""
+    records = [with_time(policy, block, (2 + shift) / 1e3, tcp=4e6 + 4e5 * shift)
+               for policy, shifts in (("P1", (0.5, -0.5, 0.3)), ("P6", (-0.4, 0.6, 0.1)))
+               for block, shift in enumerate(shifts, 1)]
+    lines = describe(cells_of(*records))
+    assert "P6 (8021x-EAP-TLS): no difference from P1 (No security) is proven." in lines
+    assert any(line.startswith("Not decided: ") and "TCP goodput of P6" in line for line in lines)
+
+
+@pytest.mark.parametrize(("decidable", "said"), [
+    ("Q1 Q2", "Not decided: 2 of 3 claims (Q1, Q2)."),
+    ("", "Not decided: 2 of 3 claims (Q1, Q2). More repetitions of this plan cannot decide them."),
+    ("Q1", ("Not decided: 2 of 3 claims. More repetitions of this plan can decide 1 (Q1), but not "
+            "the other 1."))], ids=["all", "none", "one"])
+def test_describe_answer_says_which_claims_repetitions_decide(decidable: str, said: str) -> None:
+    """Claims that this plan cannot decide are told from those with too few repetitions."""
+    claims = [Verdict(claim, "", "", "undecided", "", needed=(frozenset({"P1-N2"}),)
+                      if claim in decidable else ()) for claim in ("Q1", "Q2")]
+    claims.append(Verdict("Q3", "", "", "confirmed", ""))
+    cells = cells_of(*nine_times())
+    assert said in answer.describe_answer(cells, decide_differences(cells),
+                                          claims=claims)
+
+
+def test_describe_answer_without_baseline_says_so() -> None:
+    """Costs without a baseline are not stated, and extremes are."""
+    lines = describe(cells_of(*[make("P6", block) for block in (1, 2)]))
+    assert any("no records of the baseline P1" in line for line in lines)
+    assert any(line.startswith("Authentication time: ") for line in lines)
+    assert not any("against" in line for line in lines)
+
+
+def test_describe_answer_names_failed_repetitions() -> None:
+    """A cell whose repetitions failed is named with its reason."""
+    lines = describe(cells_of(make("P1", 1), make("P1", 2), make("P6", 1),
+                              failed("P8", 1), failed("P8", 2)))
+    assert any(line.startswith("P8 (8021x-EAP-TLS-WEP-128): failed 2 of 2")
+               and "Access-Reject" in line for line in lines)
+
+
+def test_describe_answer_where_the_baseline_failed() -> None:
+    """A baseline without good repetitions gives no differences, and the answer says where."""
+    lines = describe(cells_of(failed("P1", 1), failed("P1", 2), make("P6", 1), make("P6", 2)))
+    assert ("No differences in N2: the baseline P1 (No security) has no good repetition there."
+            in lines)
+
+
+def test_describe_answer_of_zero_baseline_is_a_difference() -> None:
+    """A cost relative to 0 has no ratio and is stated in the metric's unit."""
+    records = [with_time(policy, block, seconds) for block in (1, 2, 3, 4)
+               for policy, seconds in (("P1", 0.0), ("P12", 0.02 + block / 1e5))]
+    cost = next(line for line in describe(cells_of(*records)) if line.startswith("P12"))
+    assert re.search(r"authentication time 20\.\d+ ± 0\.\d+ ms more", cost)
+
+
+def test_decisive_repetitions_of_few_is_no_estimate() -> None:
+    """Three repetitions are too few for an estimate; twelve equal ones leave nothing open."""
+    few = cells_of(*[make(policy, block, tcp=4e6 + 1e5 * ((block * 7) % 5))
+                     for policy in ("P1", "P6") for block in (1, 2, 3)])
+    open_ = decide_differences(few)
+    found = answer.decisive_repetitions(few, open_)
+    if any(decision.outcome == "undecided" for decision in open_):
+        assert found is not None and found.repetitions == 5 and found.count == 0
+    equal = cells_of(*[make(policy, block) for policy in ("P1", "P6") for block in range(1, 13)])
+    assert answer.decisive_repetitions(equal, decide_differences(equal)) is None
+
+
+def test_make_short_table_fits_one_screen_with_names() -> None:
+    """All twelve policies in four scenarios take at most one screen, each with its name."""
+    cells = cells_of(*paper_run(("N1", "N2", "R1", "R2"), repetitions=2))
+    text = to_plain_text(answer.make_short_table(cells), SCREEN_WIDTH)
+    lines = text.splitlines()
+    assert len(lines) <= SCREEN_LINES
+    assert max(map(len, lines)) <= SCREEN_WIDTH
+    for policy in ("P1", "P12"):
+        assert re.search(rf"^{policy} .*{'No security' if policy == 'P1' else '8021x'}", text, re.M)
+
+
+def test_print_run_table_short_and_whole(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The end of a run is the answer and one screen; the whole table has every scenario."""
+    folder = write_all(paper_run(("N1", "N2", "R1", "R2"), repetitions=2), tmp_path)
+    report.print_run_table(folder, is_short=True, command="./qop run --scenarios N1,N2,R1,R2")
+    short = capsys.readouterr().out
+    assert short.startswith("Measured: 12 policies x 4 scenarios; ")
+    assert "by the weights of 2007" in short and "./qop run today" in short
+    assert "--scenarios N1,N2,R1,R2 --repetitions 5" in short
+    # Lines with a command stay whole, to be copied.
+    assert max(len(line) for line in short.splitlines() if "./qop" not in line) <= SCREEN_WIDTH
+    assert len(short.splitlines()) <= SCREEN_LINES + 20
+    assert "Scenario N1" not in short and "--table run" in short
+    report.print_run_table(folder)
+    assert "Scenario N1" in capsys.readouterr().out
+
+
+def test_repeat_command_has_given_options_only() -> None:
+    """The command that goes on has what was given, without what it replaces."""
+    command = click.Command("run", params=options.run_parameters(STUDY))
+    context = command.make_context("run", [
+        "qop2007", "--scenarios", "N2", "--fresh", "--repetitions", "3", "--set", "a=b c"])
+    assert options.repeat_command(context, ("fresh", "repetitions")) == (
+        "./qop run qop2007 --scenarios N2 --set 'a=b c'")
+
+
+def test_repeat_command_keeps_folders_of_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Option --study-path is read before the command line is parsed."""
+    option = click.Option(["--study-path"], multiple=True, expose_value=False)
+    command = click.Command("run", params=[*options.run_parameters(STUDY), option])
+    monkeypatch.setenv("QOP_STUDY_PATH", "mine")
+    context = command.make_context("run", ["qop2007", "--study-path", "mine"])
+    assert options.repeat_command(context, ()) == "./qop run qop2007 --study-path mine"
