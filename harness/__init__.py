@@ -1,1 +1,1 @@
-"""The top package of the program: commands, engine and cluster."""
+"""The `qop` program: command line, measurement engine and cluster."""

@@ -1,4 +1,4 @@
-"""The program that ./qop starts (`python -m harness`)."""
+"""Start the `qop` command line (`python -m harness`, which the script ./qop executes)."""
 
 if __name__ == "__main__":  # worker processes for dissection import this file as well
     from harness import host_process
@@ -11,6 +11,7 @@ if __name__ == "__main__":  # worker processes for dissection import this file a
     from harness.cli import main
 
     status = main()
+    host_process.ignore_interruption()
     if status == host_process.INTERRUPTED:
-        host_process.block_interruption()
+        host_process.exit_with_interrupted_status()
     sys.exit(status)

@@ -1,4 +1,9 @@
-"""The command line. Each subcommand is one module, imported only when it is used."""
+"""Parse qop's command line, and run the subcommand that it names, such as `qop run`.
+
+`main` takes the arguments and returns the exit status. Each subcommand is a module of
+`harness.commands`, imported only when it is used, so that qop starts fast. Live pages of studies
+are subcommands, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from harness import characters, host_process
+from harness import host_process
 from harness.errors import UserError
 
 ROOT = Path(__file__).parent.parent
@@ -22,20 +27,26 @@ COMMANDS = {
     "studies": "List the studies, their factors and metrics.",
     "report": "Report on a results folder: a page, tables, verdicts.",
     "compare": "Compare two results folders.",
+    "policy": "Make a policy of hostapd.conf or another configuration file.",
+    "explain": "Explain a capture: who waited for whom, and why.",
+    "cost": "Compute packets and time of an EAP-TLS authentication.",
     "model": "Ask a queueing model: predictions, what-ifs, capacity.",
     "status": "Show how far a run has come.",
-    "tell": "Speak to the repetitions that a run is measuring.",
+    "tell": "Send a message to the repetitions that a run is measuring.",
     "export": "Pack a results folder into one archive.",
     "import": "Unpack an archive, or merge it into results that are there.",
     "verify": "Check a results folder or an archive.",
     "prune": "Remove captures of a results folder by choice.",
     "worker": "Lend this machine to runs on a cluster.",
     "lab": "Open a shell on a node of a running testbed.",
+    "radio": "Run a command in a machine with emulated radios.",
     "doctor": "Say what this machine can do and what is missing.",
+    "uninstall": "Remove the cache, and say which packages are left.",
     "provision": "Build what measuring needs, now.",
     "image": "Build a container image or a Vagrant box to measure with elsewhere.",
     "bench": "Measure the harness itself.",
     "test": "Run the project's tests.",
+    "site": "Build the documentation as a static site.",
     "lint": "Check style and types of the project's code.",
     "completion": "Print the shell's completion script.",
 }
@@ -53,15 +64,12 @@ def _all_commands() -> dict[str, str]:
     """Return all subcommands with their descriptions, including the live pages of studies."""
     import studies  # absent while a box is built, which only runs --version
 
-    return COMMANDS | {page: f"Look on at a run of {study} on a page, and steer it."
+    return COMMANDS | {page: f"Show a run of {study} on a live page, and steer it."
                        for page, study in studies.live_pages().items() if page not in COMMANDS}
 
 
 def _page_command(name: str) -> click.Command | None:
-    """Return the command for the live page of this name.
-
-    None if no study has such a page.
-    """
+    """Return the command for a study's live page, or None if no study has a page of this name."""
     import studies
 
     study = studies.live_pages().get(name)
@@ -72,7 +80,7 @@ def _page_command(name: str) -> click.Command | None:
     return live.page_command(name, study)
 
 
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
     """A command group that imports a subcommand's module only when needed, for a quick start."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -83,27 +91,39 @@ class _Lazy(click.Group):
             return _page_command(cmd_name)
         module = importlib.import_module(f"harness.commands.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
+        from harness.commands import study_path
+
+        if cmd_name in study_path.COMMANDS and study_path.OPTION not in command.params:
+            command.params.append(study_path.OPTION)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[
             str | None, click.Command | None, list[str]]:
-        """Check this process's limits, and start Ansible before importing the run command.
+        """Find and import the module of a subcommand.
 
-        Ansible takes longest to load.
+        Before that, check the limits of this process and set the search path of studies. For `run`,
+        also start Ansible in the background, because Ansible takes longest to load.
+
+        Returns:
+            Name of the subcommand, the command, and the remaining arguments, as click returns them.
         """
         if not _HELP.intersection(args):
             host_process.require_limits(measures=args[0] in _MEASURING or args[0] not in COMMANDS)
-        if args[0] == "run" and not _NOT_HERE.intersection(args):
-            from harness import playing
+        from harness.commands import study_path
 
-            playing.begin_loading()
-            ctx.call_on_close(playing.end_unused_player)
+        if args[0] in study_path.COMMANDS or args[0] not in COMMANDS:
+            study_path.use_study_path(args[0], args[1:])
+        if args[0] == "run" and not _NOT_HERE.intersection(args):
+            from harness import ansible_process
+
+            ansible_process.start_ansible_process()
+            ctx.call_on_close(ansible_process.end_unused_process)
         resolved = super().resolve_command(ctx, args)
         host_process.raise_when_interrupted()
         return resolved
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the subcommand, and add the context to its usage errors."""
+        """Run the subcommand. If it raises a usage error, add the command's name to the error."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
@@ -115,7 +135,7 @@ class _Lazy(click.Group):
             formatter.write_dl(list(_all_commands().items()))
 
 
-@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option("0.1.0", prog_name="qop")
 def qop() -> None:
     """Measure the cost of wireless security, and the protection it gives.
@@ -133,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Words of the command line, by default those of this process.
     """
-    characters.accept_any()
+    host_process.replace_unencodable()
     try:
         status = qop.main(arguments, prog_name="qop", standalone_mode=False)
         if sys.stdout is not None:
@@ -147,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report_error(error: BaseException) -> int:
-    """Print an error that the user can correct, and return the exit status.
+    """Print a user error or an interruption on one line, and return the exit status.
 
     Raises any other error again.
     """
@@ -172,8 +192,8 @@ def _report_error(error: BaseException) -> int:
 def _is_interruption(error: BaseException | None) -> bool:
     """Return whether Ctrl-C is the cause of an error.
 
-    An interrupted operation may raise another error: Python 3.11 while it creates a class,
-    libraries while they are imported.
+    An interrupted operation may raise another error than KeyboardInterrupt. Python 3.11 does so
+    while it creates a class, and libraries do so while they are imported.
     """
     while error is not None:
         if isinstance(error, click.Abort | KeyboardInterrupt):
@@ -183,9 +203,9 @@ def _is_interruption(error: BaseException | None) -> bool:
 
 
 def _missing_package_error(error: ModuleNotFoundError) -> UserError:
-    """Return the user error for a missing Python package.
+    """Return a UserError that names a missing Python package and how to install it.
 
-    A missing module of this project is a bug, and is raised again.
+    A missing module of this project is a bug, so its error is raised again.
     """
     package = (error.name or "").partition(".")[0]
     if not package or (ROOT / package).exists():

@@ -1,11 +1,14 @@
-"""Make this process independent of its caller.
+"""Prepare the qop process: environment, standard streams, resource limits and signals.
 
-It gets an environment, standard files, limits and signal handlers of its own. Programs that are
-started later inherit these settings.
+Programs that qop starts later inherit these settings. Output is converted to ASCII if the
+terminal's encoding lacks characters. SIGTERM and SIGHUP interrupt like Ctrl-C, so that everything
+is cleaned up before the end.
 """
 
 from __future__ import annotations
 
+import atexit
+import codecs
 import contextlib
 import io
 import os
@@ -15,9 +18,11 @@ import sys
 import tempfile
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from harness.errors import UserError
 
@@ -26,16 +31,20 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
+
+# --- Environment, standard files, limits and SIGINT ---
+
 #: Environment variables that are kept. All others could change the output or the code of programs:
 #: locales, LD_PRELOAD, ANSIBLE_STDOUT_CALLBACK, WIRESHARK_CONFIG_DIR, POSIXLY_CORRECT.
-_KEPT = frozenset({
+_KEPT_VARIABLES = frozenset({
     "APT_CONFIG", "BROWSER", "CI", "COLORTERM", "COLUMNS", "CURL_CA_BUNDLE", "DISPLAY",
     "FORCE_COLOR", "HOME", "LINES", "LOGNAME", "NO_COLOR", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE",
     "PYTHONPATH", "REQUESTS_CA_BUNDLE", "SHELL", "SSH_AUTH_SOCK", "TERM", "TMPDIR", "TZ", "USER",
     "_QOP_COMPLETE", "all_proxy", "ftp_proxy", "http_proxy", "https_proxy", "no_proxy",
     "ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
-_KEPT_PREFIXES = ("COVERAGE_", "HYPOTHESIS_", "MKL_", "OMP_", "OPENBLAS_", "PIP_", "PYTEST_",
-                  "QOP_", "SSL_CERT_", "VAGRANT_", "XDG_")
+_KEPT_VARIABLE_PREFIXES = ("COVERAGE_", "HYPOTHESIS_", "MKL_", "OMP_", "OPENBLAS_", "PIP_",
+                           "PYTEST_",
+                           "QOP_", "SSL_CERT_", "VAGRANT_", "XDG_")
 #: A locale that every C library of Debian has, even if no locale was generated.
 _LOCALE = "C.UTF-8"
 #: Open files that a run on two processors needs. 110 were counted for this process; guests have
@@ -50,14 +59,11 @@ INTERRUPTED = 130
 _AGAIN_S = 0.02
 
 
-class _Output(io.FileIO):
-    """A standard output that reports a write error on one line.
-
-    An example is the error of a full disk.
-    """
+class _StandardOutput(io.FileIO):
+    """A standard output that reports a write error, such as a full disk, on one line."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write data to the file.
+        """Write data to standard output.
 
         Raises:
             UserError: The write failed for another reason than a closed pipe.
@@ -72,14 +78,14 @@ class _Output(io.FileIO):
                             "somewhere else, nothing that was measured is lost", status=1) from None
 
 
-class _Complaints(io.FileIO):
-    """A standard error that drops data it cannot write.
+class _StandardError(io.FileIO):
+    """A standard error stream that drops text that it cannot write.
 
-    There is nowhere to report such a failure.
+    There is no other stream to report such a failure to.
     """
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write data to the file, or drop it if the write fails."""
+        """Write data to standard error, or drop the data if writing fails."""
         with contextlib.suppress(OSError):
             return super().write(data) or 0
         return memoryview(data).nbytes
@@ -100,7 +106,7 @@ def prepare_process() -> None:
             resource.setrlimit(limit, (hard, hard))
     # If the caller ignores SIGCHLD, the exit status of children would be lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    sys.unraisablehook = _heed_interruption
+    sys.unraisablehook = _repeat_interruption
     _silence_resource_tracker()
 
 
@@ -151,7 +157,7 @@ def raise_when_interrupted() -> None:
 
 
 def give_up_output() -> None:
-    """Redirect standard output to /dev/null, so that buffered output cannot fail at exit."""
+    """Redirect standard output to /dev/null, so that flushing it at exit cannot fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -159,7 +165,7 @@ def give_up_output() -> None:
 
 def _kept_environment(callers: dict[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in callers.items()
-            if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+            if name in _KEPT_VARIABLES or name.startswith(_KEPT_VARIABLE_PREFIXES)}
     return kept | {"LC_ALL": _LOCALE}
 
 
@@ -174,8 +180,8 @@ def _open_standard_files() -> None:
             if opened != number:
                 os.close(opened)
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = _open_text(_Output(1, "w", closefd=False), sys.stdout)
-    sys.stderr = _open_text(_Complaints(2, "w", closefd=False), sys.stderr, line_buffering=True)
+    sys.stdout = _open_text(_StandardOutput(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _open_text(_StandardError(2, "w", closefd=False), sys.stderr, line_buffering=True)
 
 
 def _open_text(file: io.FileIO, before: TextIO | None, *,
@@ -188,25 +194,41 @@ def _open_text(file: io.FileIO, before: TextIO | None, *,
         line_buffering=line_buffering or file.isatty())
 
 
-def block_interruption() -> None:
-    """Block SIGINT while an interrupted process exits with its own status.
+def ignore_interruption() -> None:
+    """Ignore Ctrl-C from now on, because the command has ended and its exit status is known."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    Where SIGINT came within `exec` (a dataclass is made so), Python takes the handled interruption
-    for an unhandled one and ends itself by SIGINT.
+
+def exit_with_interrupted_status() -> NoReturn:
+    """End an interrupted process with the exit status for Ctrl-C (130).
+
+    Python itself may end by SIGINT if the interruption came within `exec`, for instance while a
+    dataclass is created. A thread of a library may receive that signal, so blocking it in the main
+    thread is not enough.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as Python's own exit
+    atexit._run_exitfuncs()  # noqa: SLF001
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(INTERRUPTED)
 
 
 def _exit_interrupted(_number: int, _frame: FrameType | None) -> None:
     with contextlib.suppress(OSError):
         os.write(2, b"qop: interrupted\n")
-    if playing := sys.modules.get("harness.playing"):
-        playing.end_unused_player()
+    # The module may be half imported, and has started no process then.
+    running = sys.modules.get("harness.ansible_process")
+    if end := getattr(running, "end_unused_process", None):
+        end()
     os._exit(INTERRUPTED)
 
 
-def _heed_interruption(unraisable: UnraisableHookArgs) -> None:
-    """Send SIGINT again if it interrupted code whose exceptions Python drops."""
+def _repeat_interruption(unraisable: UnraisableHookArgs) -> None:
+    """Send SIGINT again if Ctrl-C interrupted code whose exceptions Python ignores.
+
+    Such code is a destructor, for instance.
+    """
     if unraisable.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(unraisable)
         return
@@ -215,10 +237,11 @@ def _heed_interruption(unraisable: UnraisableHookArgs) -> None:
 
 
 def _silence_resource_tracker() -> None:
-    """Keep the process that tracks semaphores from printing.
+    """Keep Python's resource tracker (of semaphores) from printing tracebacks.
 
-    If that process is killed, Python starts a new one. The new one prints a traceback for each
-    semaphore that was registered with the old one. The process that made a semaphore removes it.
+    If the tracker is killed, Python starts a new one. The new one prints a traceback for each
+    semaphore that the old one had registered. The process that created a semaphore removes it
+    anyway.
     """
     # Python offers no public access to the tracker that it uses.
     tracker: Any = resource_tracker._resource_tracker  # noqa: SLF001
@@ -227,15 +250,67 @@ def _silence_resource_tracker() -> None:
     def start_silently() -> None:
         if tracker._fd is not None and tracker._check_alive():  # noqa: SLF001
             return
-        kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 2)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 start()
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)
             os.close(nowhere)
 
     tracker.ensure_running = start_silently
+
+
+# --- Output: ASCII in place of characters that the encoding lacks ---
+
+#: Name of the replacement in Python's codec registry.
+_ENCODING_ERRORS = "qop-ascii"
+#: ASCII replacements of the characters in tables and sentences.
+_ASCII = {
+    "\N{GREEK SMALL LETTER SIGMA}": "sigma", "\N{MICRO SIGN}": "u", "\N{DEGREE SIGN}": "o",
+    "\N{PLUS-MINUS SIGN}": "+-", "\N{NO-BREAK SPACE}": " ", "\N{BLACK CIRCLE}": "*",
+    "\N{BLACK STAR}": "#", "\N{NOT EQUAL TO}": "!=", "\N{EN DASH}": "-", "\N{MINUS SIGN}": "-",
+    "\N{BOX DRAWINGS LIGHT HORIZONTAL}": "-", "\N{HORIZONTAL ELLIPSIS}": "...",
+    "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}": "<",
+    "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}": ">"}
+
+
+def replace_unencodable() -> None:
+    """Make standard output and standard error replace characters that their encoding lacks."""
+    codecs.register_error(_ENCODING_ERRORS, _replace_by_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ENCODING_ERRORS)
+
+
+def _replace_by_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Return the ASCII replacement of characters that cannot be encoded.
+
+    This is a codec error handler: the second value is the position to continue at.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start:error.end]
+    return "".join(_ASCII.get(character, "?") for character in lacking), error.end
+
+
+# --- SIGTERM and SIGHUP: handled like Ctrl-C, so that everything is cleaned up ---
+
+_INTERRUPTING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def raise_interrupt_on_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP inside the context (main thread only)."""
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  # signal's shape
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in _INTERRUPTING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

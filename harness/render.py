@@ -1,9 +1,16 @@
-"""Render a policy's files for every node with ansible-playbook, outside of the testbed."""
+"""Make the configuration files of all daemons from a policy, with ansible-playbook.
+
+A policy says which protection a network has, for example WPA3 with EAP-TLS. `render_policy` takes
+the policy, the network and the secrets. It returns a folder with the files of each node, such as
+hostapd.conf, wpa_supplicant.conf and swanctl.conf. `Renderer` makes them only once per policy,
+network and medium. This runs on the host, outside of the emulated network.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import json
 import os
 import signal
@@ -12,20 +19,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from guest.processes import tied_command
+from guest.processes import build_tied_command
+from harness.ansible_process import ANSIBLE, AnsibleProcess, AnsibleProcessLost
 from harness.errors import UserError
-from harness.playing import ANSIBLE, Player, PlayerLostError
 from harness.secrets import Secrets
-from measure.causes import find_ansible_cause, hide_secrets, secret_values
-from measure.time_limits import LEAST_IKE_RETRY_S, LEAST_RADIUS_CLEANUP_S, TimeLimits
+from measure.agent.errors import find_ansible_cause, hide_secrets, secret_values
+from measure.agent.time_limits import LEAST_IKE_RETRY_S, LEAST_RADIUS_CLEANUP_S, TimeLimits
 from policies import Policy
-from topologies.model import Network, Node
+from topologies.medium import frequency_mhz
+from topologies.model import (
+    DHCP_SERVER,
+    GATEWAY,
+    OCSP_RESPONDER,
+    RADIUS_SERVER,
+    Medium,
+    Network,
+    Node,
+)
 
-_FREQUENCY_OF_CHANNEL_0_MHZ = 2407
+#: Basic rate that every OFDM station knows, besides 6 and 24 Mbit/s (17.2.3.4).
+_MIDDLE_RATE_BPS = 12_000_000
 
 
-def make_inventory(network: Network) -> dict[str, Any]:
-    """Return the Ansible inventory of a network.
+def make_inventory(network: Network, medium: Medium | None = None) -> dict[str, Any]:
+    """Return the Ansible inventory of a network on a medium.
 
     It has a group for each duty, and a variable `node` for each host: the node's name, duties,
     first address and agent. Under the name of each duty known here, `node` has the variables of
@@ -38,6 +55,7 @@ def make_inventory(network: Network) -> dict[str, Any]:
         if node.duties:
             hosts[name] = {"ansible_connection": "local",
                            "node": _describe_node(network, name, node, limits)}
+            _tune_radio(hosts[name]["node"], node, network, medium)
         for duty in node.duties:
             groups.setdefault(duty, {})[name] = {}
     return {"all": {"hosts": hosts, "children": {duty: {"hosts": members}
@@ -45,7 +63,7 @@ def make_inventory(network: Network) -> dict[str, Any]:
 
 
 def _describe_node(network: Network, name: str, node: Node, limits: TimeLimits) -> dict[str, Any]:
-    """Return the variables that Ansible gets for a node."""
+    """Return the Ansible variables of a node: its name, address, home agent and duties."""
     described: dict[str, Any] = {"name": name, "duties": node.duties}
     if any(interface.address for interface in node.interfaces.values()):
         described["address"] = node.address
@@ -63,47 +81,117 @@ def _describe_station(network: Network, node: Node, _name: str) -> dict[str, Any
     assert node.agent is not None
     cells = [network.nodes[name] for name in network.of_duty("access_point")]
     home = next(cell for cell in cells if cell.agent == node.agent)
-    return {"interface": node.radio_interface, "address": node.address, "agent": node.agent,
-            "agent_address": network.nodes[node.agent].address, "ssid": home.ssid,
-            "frequencies_mhz": sorted({_frequency_mhz(cell) for cell in cells})}
+    return {"interface": node.radio_interface, "mac": node.radio_mac, "address": node.address,
+            "agent": node.agent,
+            "agent_address": network.nodes[node.agent].address, "ssid": home.ssid}
 
 
-def _describe_access_point(network: Network, node: Node, _name: str) -> dict[str, Any]:
+def _describe_access_point(network: Network, node: Node, name: str) -> dict[str, Any]:
     assert node.agent is not None
-    bridge = next(i.bridge for i in node.interfaces.values() if i.radio)
     neighbours = [other.interfaces[other.radio_interface].radio
                   for other in (network.nodes[name] for name in network.of_duty("access_point"))
                   if other.agent == node.agent and other is not node]
-    return {"interface": node.radio_interface, "bridge": bridge,
-            "address": node.interfaces[bridge or ""].ip,
-            "radius_address": network.nodes[node.agent].address, "ssid": node.ssid,
-            "channel": node.channel, "hw_mode": "b",
+    return {"interface": node.radio_interface, "bridge": node.radio_bridge,
+            "address": node.interfaces[node.radio_bridge].ip,
+            **_radius_address(network, name), "ssid": node.ssid,
+            "stations": [network.nodes[station].radio_mac
+                         for station in network.of_duty("station")],
             **({"neighbours": neighbours} if neighbours else {})}
+
+
+def _radius_address(network: Network, access_point: str) -> dict[str, str]:
+    names = ("radius_address", "second_radius_address")
+    return {name: network.nodes[server].address for name, server
+            in zip(names, network.radius_servers_of(access_point), strict=False)}
+
+
+def _tune_radio(described: dict[str, Any], node: Node, network: Network,
+                medium: Medium | None) -> None:
+    """Add channels and the physical layer to the variables of stations and access points."""
+    def tuned_channel(channel: int) -> int:
+        return medium.tuned_channel(channel, network.access_point_channels) if medium else channel
+
+    if "station" in described:
+        described["station"]["frequencies_mhz"] = sorted(
+            {frequency_mhz(tuned_channel(channel)) for channel in network.access_point_channels})
+    if "access_point" not in described:
+        return
+    assert node.channel is not None
+    channel = tuned_channel(node.channel)
+    described["access_point"] |= {"channel": channel, "hw_mode": "b"}
+    if medium is not None and (phy := medium.phy) is not None:
+        described["access_point"] |= {
+            "hw_mode": "g" if phy.is_in_2_4_ghz else "a",
+            "phy": {"format": phy.format, "width_mhz": phy.width_mhz,
+                    "centre_channel": phy.centre_channel(channel), "aifsn": medium.aifs_number,
+                    "cw_min_exponent": medium.cw_min.bit_length(),
+                    "cw_max_exponent": medium.cw_max.bit_length(),
+                    "basic_rates_100kbps": [rate_bps // 100_000 for rate_bps in sorted(
+                        {medium.broadcast_rate_bps, _MIDDLE_RATE_BPS, medium.ack_rate_bps})]}}
 
 
 def _describe_radius_client(_network: Network, node: Node, _name: str) -> dict[str, Any]:
     return {"address": node.address, "agent": node.agent}
 
 
-def _describe_home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
-    def served(duty: str) -> list[dict[str, str]]:
-        return [{"name": other, "address": entry.address} for other, entry in network.nodes.items()
-                if entry.has_duty(duty) and entry.agent == name]
-    others = [other for other in network.of_duty("home_agent") if other != name]
+def _describe_radius_server(network: Network, node: Node, name: str) -> dict[str, Any]:
+    """Return the clients of a RADIUS server, and the servers that it forwards to and asks."""
+    def is_client(other: str, entry: Node, duty: str) -> bool:
+        if not entry.has_duty(duty):
+            return False
+        return name in network.radius_servers_of(other) if duty == "access_point" \
+            else entry.agent == name
+    responders = network.of_duty(OCSP_RESPONDER)
     return {"address": node.address,
-            "radius_clients": [client for duty in ("access_point", _RADIUS_CLIENT, "home_agent")
-                               for client in served(duty)],
+            "radius_clients": [{"name": other, "address": entry.address}
+                               for duty in ("access_point", _RADIUS_CLIENT, "home_agent",
+                                            RADIUS_SERVER)
+                               for other, entry in network.nodes.items()
+                               if is_client(other, entry, duty)],
             **({"forwards_to": network.nodes[node.agent].address} if node.agent else {}),
-            "mobile_nodes": served("station"),
-            "peer_agents": [_peer_agent(node, other, network.nodes[other]) for other in others]}
+            **({"ocsp_address": network.nodes[responders[0]].address} if responders else {})}
+
+
+def _describe_ocsp_responder(_network: Network, node: Node, _name: str) -> dict[str, Any]:
+    return {"address": node.address}
+
+
+def _describe_gateway(network: Network, node: Node, name: str) -> dict[str, Any]:
+    """Return the ends of the tunnels of a gateway: its mobile nodes, and the other gateways."""
+    others = [other for other in network.subnet_gateways if other != name]
+    return {"address": node.address,
+            "mobile_nodes": [{"name": other, "address": entry.address}
+                             for other, entry in network.nodes.items()
+                             if entry.has_duty("station") and entry.agent == name],
+            "peer_agents": [_peer_agent(node, other, network.nodes[other]) for other in others],
+            **({"leases_addresses": True} if node.has_duty(DHCP_SERVER) else {})}
+
+
+def _describe_home_agent(network: Network, node: Node, name: str) -> dict[str, Any]:
+    return {**_describe_gateway(network, node, name),
+            **_describe_radius_server(network, node, name)}
+
+
+def _describe_dhcp_server(network: Network, node: Node, _name: str) -> dict[str, Any]:
+    """Return the interfaces of a DHCP server with their subnets, and the reserved addresses."""
+    interfaces = []
+    for port, interface in node.interfaces.items():
+        subnet = ipaddress.IPv4Interface(interface.address).network if interface.address else None
+        leases = [{"name": name, "mac": station.radio_mac, "address": station.address,
+                   "gateway": station.gateway} for name, station in network.nodes.items()
+                  if station.uses_dhcp and ipaddress.IPv4Address(station.address) in (subnet or ())]
+        if subnet and leases:
+            interfaces.append({"name": port, "subnet": str(subnet.network_address),
+                               "mask": str(subnet.netmask), "leases": leases})
+    return {"interfaces": interfaces}
 
 
 def _peer_agent(node: Node, other: str, peer: Node) -> dict[str, Any]:
-    """Return the tunnels between two home agents: for Mobile IP, and for all other traffic.
+    """Return the IPsec tunnels between two home agents, as variables for Ansible.
 
-    The selectors `home` and `visit` are for Mobile IP, between home agent and care-of address.
+    The tunnels `home` and `visit` carry Mobile IP between a home agent and a care-of address.
     `home` is for nodes of this subnet that are away, `visit` for nodes of the other subnet that are
-    here.
+    here. The tunnel `subnets` carries all other traffic.
     """
     selectors = [("home", f"{node.address}/32", f"{peer.outer_address}/32"),
                  ("visit", f"{node.outer_address}/32", f"{peer.address}/32"),
@@ -120,7 +208,7 @@ _KDC, _KERBEROS_SERVER = "kerberos_kdc", "kerberos_server"
 
 
 def _realm_name(kdc: str) -> str:
-    """Return the realm of a KDC, which has its node's name."""
+    """Return the Kerberos realm of a key distribution centre, made from its node's name."""
     return f"{kdc.upper()}.TEST"
 
 
@@ -141,36 +229,33 @@ def _describe_kerberos_party(network: Network, node: Node, _name: str) -> dict[s
 
 
 _DESCRIBE = {"station": _describe_station, "access_point": _describe_access_point,
-             "home_agent": _describe_home_agent,
+             "home_agent": _describe_home_agent, GATEWAY: _describe_gateway,
+             RADIUS_SERVER: _describe_radius_server, DHCP_SERVER: _describe_dhcp_server,
+             OCSP_RESPONDER: _describe_ocsp_responder,
              _RADIUS_CLIENT: _describe_radius_client, _KDC: _describe_kdc,
              "kerberos_client": _describe_kerberos_party,
              _KERBEROS_SERVER: _describe_kerberos_party}
 
 
-def _frequency_mhz(cell: Node) -> int:
-    """Return the centre frequency of a 2.4 GHz channel (1 to 13), in MHz."""
-    assert cell.channel is not None
-    return _FREQUENCY_OF_CHANNEL_0_MHZ + 5 * cell.channel
-
-
 class Renderer:
-    """A renderer of policies. Each policy is rendered once for each network, on first use.
+    """A renderer of policies: it makes configuration files once per policy, network and medium.
 
     `player` supplies the Ansible process, if many policies are to be rendered. The process is
     closed together with the renderer.
     """
 
     def __init__(self, secrets: Secrets, work: Path,
-                 player: Callable[[], Player] | None = None) -> None:
+                 player: Callable[[], AnsibleProcess] | None = None) -> None:
         self._secrets = secrets
         self._work = work
         self._new_player = player
-        self._networks: list[Network] = []
+        self._networks: list[tuple[Network, Medium | None]] = []
         self._tasks: dict[str, asyncio.Task[Path]] = {}
-        self._player: Player | None = None
+        self._player: AnsibleProcess | None = None
 
-    def begin_rendering(self, policy: Policy, network: Network, mount: str) -> asyncio.Task[Path]:
-        """Start to render a policy for a network, unless that was started before.
+    def begin_rendering(self, policy: Policy, network: Network, mount: str,
+                        medium: Medium | None = None, release: str = "") -> asyncio.Task[Path]:
+        """Start to make a policy's configuration files for a network and medium, if not started.
 
         Several callers may wait for the task, so a caller must not cancel it.
 
@@ -178,21 +263,23 @@ class Renderer:
             policy: The policy to render.
             network: The network whose nodes get files.
             mount: Path at which the nodes will find the files.
+            medium: The medium of the air, whose physical layer access points offer.
+            release: Suite of the Debian release whose daemons read the files, "" for the default.
 
         Returns:
             A task whose result is the folder with the files of every node. It raises UserError if
-                the
-            policy cannot be rendered.
+            the policy cannot be rendered.
         """
-        if network not in self._networks:
-            self._networks.append(network)
+        place = network, medium if medium and medium.phy else None
+        if place not in self._networks:
+            self._networks.append(place)
         if self._player is None and self._new_player is not None:
             self._player = self._new_player()
-        name = f"{policy.id}-{self._networks.index(network)}"
+        name = f"{policy.id}-{self._networks.index(place)}" + (f"-{release}" if release else "")
         if name not in self._tasks:
             self._tasks[name] = asyncio.create_task(render_policy(
                 policy, network, self._secrets, work=self._work, name=name, mount=mount,
-                player=self._player))
+                player=self._player, medium=medium, release=release))
         return self._tasks[name]
 
     async def close(self) -> None:
@@ -201,15 +288,18 @@ class Renderer:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         if self._player is not None:
-            await self._player.close()
+            self._player.kill_process()
 
 
-async def render_policy(policy: Policy, network: Network, secrets: Secrets, *, work: Path,
-                        name: str, mount: str, player: Player | None = None) -> Path:
-    """Render a policy into `work/conf/<name>` and return that folder.
+async def render_policy(  # noqa: PLR0913 - inputs of the playbook, most by name
+        policy: Policy, network: Network, secrets: Secrets, *, work: Path, name: str, mount: str,
+        player: AnsibleProcess | None = None, medium: Medium | None = None,
+        release: str = "") -> Path:
+    """Make a policy's configuration files in `work/conf/<name>` and return that folder.
 
-    The run's certificate authority is created in `work/pki` by the first policy that needs it.
-    Raises UserError with Ansible's own message.
+    The first policy that needs the run's certificate authority creates it in `work/pki`. Raises
+    UserError with Ansible's own message. `mount` is the path at which daemons find the files.
+    `player` is a started Ansible process, `medium` the emulated air.
     """
     output = work / "conf" / name
     rendered = {place: secrets[place] for place in ("network", "station", "gateway", "kerberos")}
@@ -217,16 +307,18 @@ async def render_policy(policy: Policy, network: Network, secrets: Secrets, *, w
     # for each node would take a third of the time.
     variables = {"qop_checks_roles": False,
                  "qop": {"policy": policy.model_dump(mode="json"), "secrets": rendered,
-                         "output": str(output), "pki": str(work / "pki"), "mount": mount}}
+                         "output": str(output), "pki": str(work / "pki"), "mount": mount,
+                         **({"release": release} if release else {})}}
     inputs = work / "ansible"
     for folder in (inputs, output):  # a network may have no node with files
         folder.mkdir(parents=True, exist_ok=True)
-    (inputs / f"{name}.inventory.json").write_text(json.dumps(make_inventory(network)))
+    (inputs / f"{name}.inventory.json").write_text(json.dumps(
+        make_inventory(network, medium)))
     (inputs / f"{name}.vars.json").write_text(json.dumps(variables))
     log = inputs / f"{name}.log"
     arguments = ["-i", str(inputs / f"{name}.inventory.json"), str(ANSIBLE / "policy.yml"),
                  "-e", f"@{inputs / f'{name}.vars.json'}"]
-    if await _run_playbook(player, name, arguments, log=log, temporary=inputs / "tmp"):
+    if await _run_playbook(player, arguments, log=log, temporary=inputs / "tmp"):
         cause = find_ansible_cause(log.read_text(errors="replace").splitlines())
         hidden = [*secret_values(secrets.values())]
         raise UserError(f"policy {policy.id}: ansible-playbook failed: "
@@ -234,33 +326,34 @@ async def render_policy(policy: Policy, network: Network, secrets: Secrets, *, w
     return output
 
 
-async def _run_playbook(player: Player | None, name: str, arguments: Sequence[str], *, log: Path,
+async def _run_playbook(player: AnsibleProcess | None, arguments: Sequence[str], *,
+                        log: Path,
                         temporary: Path) -> int:
-    """Run a playbook with the loaded Ansible process, or else with a new one.
+    """Run a playbook with the loaded Ansible process if there is one, or with a new process.
 
     Returns the exit status of `ansible-playbook`.
     """
     if player is not None:
-        with contextlib.suppress(PlayerLostError):
-            return await player.run_playbook(name, arguments, log=log, temporary=temporary)
+        with contextlib.suppress(AnsibleProcessLost):
+            return await player.run_playbook(arguments, log=log, temporary=temporary)
     process = await asyncio.create_subprocess_exec(
-        *tied_command("KILL"), "nice", "-n", "10",
+        *build_tied_command("KILL"), "nice", "-n", "10",
         str(Path(sys.executable).with_name("ansible-playbook")), *arguments,
         env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
              "ANSIBLE_LOCAL_TEMP": str(temporary), "ANSIBLE_REMOTE_TEMP": str(temporary)},
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT, start_new_session=True)
     try:
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
     except asyncio.CancelledError:
         await _end_process(process)
         raise
-    log.write_bytes(said)
+    log.write_bytes(output)
     return process.returncode or 0
 
 
 async def _end_process(process: asyncio.subprocess.Process) -> None:
-    """Kill an interrupted Ansible with all processes of its session."""
+    """Kill an interrupted Ansible together with all processes of its session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.communicate()  # read to the end, or the pipe would outlive the event loop

@@ -1,4 +1,9 @@
-"""The secrets of a run. A negative control of a study may replace some of them."""
+"""Create the secrets of a run: passwords, pre-shared keys and RADIUS secrets.
+
+`make_secrets` returns random secrets for the daemons' configuration files. With a negative control
+(a deliberate fault, which must be detected), some secrets are wrong on purpose. `find_secret`
+returns one of them by its place and name.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ Secrets = dict[str, dict[str, str]]
 
 
 def make_secrets(fault: Fault | None = None) -> Secrets:
-    """Return fresh secrets for `qop.secrets` (docs/ansible.md) and Mobile IP.
+    """Return new random secrets for the daemons (`qop.secrets`, docs/ansible.md) and Mobile IP.
 
     Args:
         fault: A negative control, whose secrets replace the correct ones.
@@ -22,17 +27,22 @@ def make_secrets(fault: Fault | None = None) -> Secrets:
     """
     network = {"wep_key": secrets.token_hex(13), "passphrase": secrets.token_hex(16),
                "eap_identity": "mobile-node", "eap_password": secrets.token_hex(16),
-               "radius_secret": secrets.token_hex(16),
+               "radius_secret": secrets.token_hex(16), "ike_secret": secrets.token_hex(16),
                # A subscriber's permanent identity (IMSI) and temporary identity (P-TMSI). `denied`
                # names the subscriber to reject.
                "imsi": _IMSI, "p_tmsi": f"c0{secrets.token_hex(3)}", "denied": ""}
     # The MACsec key. A control may replace the nodes' copy.
     wires = {"cak": secrets.token_hex(16)}
     subscriber = {"key_hex": secrets.token_hex(16), "opc_hex": secrets.token_hex(16)}
+    # Not secret: words by which a control gives a node another certificate or key. `trust`: the CA
+    # that a station believes. `certificate`: that of the station, "expired" or "revoked". `peers`:
+    # IPsec keys that an agent knows. `cross`: certificate of the visited network's server.
+    # `proxies`: how a RadSec proxy verifies its server. `revocation`: whether a RADIUS server
+    # checks it.
     made: Secrets = {"network": network,
                      "station": {**network, "trust": "ca", "certificate": "valid"},
                      "gateway": {"peers": "known", "cross": "known", "proxies": "known",
-                                 **wires},
+                                 "revocation": "checked", **wires},
                      "wires": wires,
                      "subscriber": subscriber, "hss": dict(subscriber),
                      "card": {**subscriber, "sqn": "0"},
@@ -42,13 +52,13 @@ def make_secrets(fault: Fault | None = None) -> Secrets:
                          f"{whose}_password": secrets.token_hex(16)
                          for whose in ("user", "service", "cross_realm")}}}
     for path, instead in (fault.secrets if fault else {}).items():
-        value = look_up(made, path, "a negative control spoils")
+        value = find_secret(made, path, "a negative control spoils")
         place, _, name = path.partition(".")
         made[place][name] = instead or secrets.token_hex(len(value) // 2)
     return made
 
 
-def look_up(run_secrets: Secrets, path: str, who: str) -> str:
+def find_secret(run_secrets: Secrets, path: str, who: str) -> str:
     """Return the secret at the path "place.name".
 
     Args:

@@ -1,1 +1,1 @@
-"""Measure a plan on several machines: the workers of a dask cluster share its testbeds."""
+"""Measure a run on several machines, which are the workers of a dask cluster."""

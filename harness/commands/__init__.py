@@ -1,1 +1,1 @@
-"""The subcommands of the command line, one module for each."""
+"""The subcommands of `./qop`, one module for each."""

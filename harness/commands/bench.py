@@ -1,4 +1,9 @@
-"""`qop bench`: benchmarks of the harness itself."""
+"""`qop bench`: measure speed, accuracy and robustness of qop itself.
+
+The argument names the benchmark, such as `medium`: the emulated 802.11 medium compared with the
+limits of 802.11 timing. Each benchmark is a module of the package `bench`, which prints its
+figures.
+"""
 
 from __future__ import annotations
 
@@ -21,48 +26,59 @@ _GUEST, _CORE, _NONE = "guest", "core", ""
 
 
 @dataclass(frozen=True)
-class Bench:
-    """A benchmark with the options that it uses and its kind of yardsticks."""
+class Benchmark:
+    """A benchmark of qop: its module, the options that it uses, and its calibration workload."""
 
     module: str
     takes: tuple[str, ...] = ()
     yardsticks: str = _GUEST
 
 
+#: Module that measures this machine's speeds.
+_YARDSTICKS = "bench.machine_speed"
 _BENCHES = {
-    "harness": Bench("harness.selftest.harness_bench", ("runs", "cold", "scales")),
-    "medium": Bench("harness.selftest.medium_bench", ("runs",)),
-    "report": Bench("harness.commands.report_bench", ("records",), _CORE),
-    "quick": Bench("harness.selftest.quick_bench", ("clock", "scales")),
-    "paper": Bench("harness.selftest.paper_bench", ("scales",)),
-    "clock": Bench("harness.selftest.clock_bench", ("runs", "out", "scales")),
-    "cluster": Bench("harness.selftest.cluster_bench", ("runs",)),
-    "faults": Bench("harness.selftest.faults_bench", ("faults", "seed", "study"), _NONE),
-    "model": Bench("harness.selftest.model_bench", (), _CORE),
-    "proof": Bench("harness.selftest.proof_bench", ("out", "controls"), _NONE)}
+    "harness": Benchmark("bench.harness", ("runs", "cold", "scales")),
+    "medium": Benchmark("bench.medium", ("runs",)),
+    "report": Benchmark("bench.report", ("records",), _CORE),
+    "quick": Benchmark("bench.quick", ("clock", "scales")),
+    "paper": Benchmark("bench.paper", ("scales",)),
+    "clock": Benchmark("bench.clock", ("runs", "out", "scales")),
+    "cluster": Benchmark("bench.cluster", ("runs",)),
+    "faults": Benchmark("bench.faults", ("faults", "seed", "study"), _NONE),
+    "explain": Benchmark("bench.explain", ("faults", "seed", "out", "controls"), _NONE),
+    "explain-size": Benchmark("bench.explain_size", ("megabytes",), _CORE),
+    "mutations": Benchmark("bench.mutations", ("faults", "seed", "out"), _NONE),
+    "model": Benchmark("bench.model", (), _CORE),
+    "proof": Benchmark("bench.proof", ("out", "controls"), _NONE)}
 
 
 @click.command("bench", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("what", default="harness", type=click.Choice(list(_BENCHES)))
-@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 50))
+@click.option("--runs", default=3, type=click.IntRange(1, 50),
+              help="Measure so many times (default: 3).")
 @click.option("--cold", is_flag=True, help="Also build the guest image into an empty cache.")
-@click.option("--records", default=100_000, show_default=True, type=click.IntRange(60, 10_000_000),
-              help="How many records to report on (with `report`).")
-@click.option("--faults", default=200, show_default=True, type=click.IntRange(1, 100_000),
-              help="How many faults to inject (with `faults`).")
+@click.option("--records", default=100_000, type=click.IntRange(60, 10_000_000),
+              help="Report on so many records, with 'report' (default: 100000).")
+@click.option("--megabytes", default=1000, type=click.IntRange(10, 100_000),
+              help="Explain captures up to this size in MB, with 'explain-size' (default: 1000).")
+@click.option("--faults", default=200, type=click.IntRange(1, 100_000),
+              help="Make so many faults or captures, with 'faults', 'explain' and 'mutations' "
+              "(default: 200).")
 @click.option("--clock", type=click.Choice(get_args(Clock)), default="processor",
-              show_default=True, help="What time passes by (with `quick`).")
-@click.option("--seed", default=1, show_default=True, type=SEED,
-              help="Decides which faults come when (with `faults`).")
-@click.option("--study", default=studies.DEFAULT, show_default=True,
+              help="Measure by this clock, with 'quick' (default: processor).")
+@click.option("--seed", default=1, type=SEED,
+              help="Draw faults by this seed, with 'faults', 'explain' and 'mutations' (default: "
+              "1).")
+@click.option("--study", default=studies.DEFAULT,
               type=click.Choice(studies.study_names()),
-              help="Whose runs to disturb (with `faults`).")
+              help="Disturb runs of this study, with 'faults' "
+              f"(default: {studies.DEFAULT}).")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Where to keep what was measured (with `clock` and `proof`); default: "
-              "results/clock and results/proof.")
+              help="Keep the results here, with 'clock', 'explain', 'mutations' and 'proof' "
+              "(default: results/ and the benchmark's name).")
 @click.option("--control", "controls", multiple=True, metavar="NAME",
-              help="A negative control (with `proof`), and its cell without it; may be given "
-              "several times. Default: all.")
+              help="Run this negative control, and its cell without it, with 'proof'; make this "
+              "fault only, with 'explain' (may be repeated; default: all).")
 def command(what: str, **options: Any) -> int:
     """Measure the harness itself.
 
@@ -83,6 +99,13 @@ def command(what: str, **options: Any) -> int:
 
     faults: kill, hang, fill and damage what a run depends on, and count what is lost.
 
+    explain: blind trials of 'qop explain'. A program makes drawn faults in guests, and another one
+    finds their causes in the captures. An interrupted bench continues where it stopped.
+
+    explain-size: time and memory of 'qop explain' for a large capture, a tenth and a hundredth.
+
+    mutations: 'qop explain' of damaged captures. An interrupted bench continues.
+
     model: time for answers of the queueing models.
 
     proof: every negative control against every check. Earlier results are not measured again.
@@ -93,19 +116,18 @@ def command(what: str, **options: Any) -> int:
     bench = _BENCHES[what]
     _refuse_of_others(what, bench)
     if bench.yardsticks:
-        from harness.selftest import yardsticks
-
+        machine_speed = importlib.import_module(_YARDSTICKS)
         if bench.yardsticks == _GUEST:
-            options["scales"] = yardsticks.measure_embedded()
+            options["scales"] = machine_speed.measure_machine_speeds()
             click.echo(options["scales"].format_line())
         else:
-            click.echo(yardsticks.core_line())
+            click.echo(machine_speed.format_core_speed())
     run = importlib.import_module(bench.module).run_bench
     return int(run(**{name: options[name] for name in bench.takes}) or 0)
 
 
-def _refuse_of_others(what: str, bench: Bench) -> None:
-    """Raise UserError for options that only other benchmarks use."""
+def _refuse_of_others(what: str, bench: Benchmark) -> None:
+    """Raise UserError for options that the chosen benchmark does not use."""
     context = click.get_current_context(silent=True)
     if context is None:  # called as a function, without options of a command line
         return

@@ -1,4 +1,9 @@
-"""`qop compare`: compare two results folders."""
+"""`qop compare`: compare the measurements of two results folders.
+
+A results folder has the records of one run. The command prints a table for each metric, with the
+difference of every policy and scenario that both runs measured. Significant differences are marked.
+With `--out` it also writes an HTML page and files for other programs.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from harness.commands import showing
+from harness.commands import output
 from harness.commands.report import find_folder_study, load_results
 from harness.errors import UserError
 
@@ -26,29 +31,28 @@ _CORRECTIONS = ("holm", "benjamini-hochberg")
 @click.argument("first", type=click.Path(path_type=Path))
 @click.argument("second", type=click.Path(path_type=Path))
 @click.option("--baseline", default="", metavar="LEVEL",
-              help="The level that differences within a run are taken to, or FACTOR=LEVEL.  "
-                   "[default: the study's]")
+              help="Take differences within a run to this level, which is LEVEL or FACTOR=LEVEL "
+              "(default: from the study).")
 @click.option("--correction", type=click.Choice(_CORRECTIONS), default=_CORRECTIONS[0],
-              show_default=True,
-              help="How p-values are corrected for the number of comparisons: no false mark at "
-                   "all (in 95 % of cases), or few among the marks.")
+              help="Correct p-values for the number of comparisons: no false mark in 95 % of cases "
+              f"(holm), or few among the marks (default: {_CORRECTIONS[0]}).")
 @click.option("--changed", is_flag=True, help="Show only cells that differ significantly.")
 @click.option("--out", type=click.Path(path_type=Path),
-              help="Also write the comparison into this folder: report.html, and tables as LaTeX, "
-                   "CSV and Parquet.")
+              help="Also write report.html and the tables as LaTeX, CSV and Parquet into this "
+              "folder (default: nothing is written).")
 def command(first: Path, second: Path, baseline: str, correction: str, changed: bool,
             out: Path | None) -> None:
     """Compare two results folders, cell by cell.
 
-    A * marks a difference that is significant after correction for the number of comparisons. Of a
-    run by the real clock and one by the virtual clock, the difference is the time of the processor.
-    It comes on top of airtime and protocol.
+    A * marks a difference that is significant after correction for the number of comparisons. If
+    one run used the real clock and the other one the virtual clock, the difference is the time that
+    the processor adds to airtime and protocol.
     """
     names = _run_names(first, second)
     tables = _compare_runs((load_results(first), load_results(second)), find_folder_study(first),
                            names, baseline, correction)
     if changed:
-        from analysis.comparison import changed_only
+        from analysis.reporting.comparison import changed_only
 
         tables = [changed_only(table) for table in tables]
     _print_tables(tables)
@@ -59,7 +63,8 @@ def command(first: Path, second: Path, baseline: str, correction: str, changed: 
 def _compare_runs(runs: tuple[Results, Results], study: Study, names: tuple[str, str],
                   baseline: str,
                   correction: str) -> list[Table]:
-    from analysis import Cells, NothingToReport, clock_comparison, comparison
+    from analysis import Cells, NoResultsError
+    from analysis.reporting import clock_comparison, comparison
 
     try:
         if runs[0].clock == runs[1].clock:
@@ -67,12 +72,12 @@ def _compare_runs(runs: tuple[Results, Results], study: Study, names: tuple[str,
                                            correction=correction)
         return clock_comparison.compare_clocks(*runs, names=names, correction=correction,
                                                parts=study.parts(Cells(runs[0])))
-    except NothingToReport as error:
+    except NoResultsError as error:
         raise UserError(str(error)) from None
 
 
 def _run_names(first: Path, second: Path) -> tuple[str, str]:
-    """Return the names of two runs.
+    """Return the names of two compared runs.
 
     These are their folders' names, or the paths as given if the names are equal.
     """
@@ -85,14 +90,13 @@ def _run_names(first: Path, second: Path) -> tuple[str, str]:
 
 
 def _print_tables(tables: Sequence[Table]) -> None:
-    """Print all tables that have rows.
+    """Print the tables of the comparison, and once the notes that all of them share.
 
-    A table without rows has one line. The notes, which are the same for all tables, are printed
-    once.
+    An empty table is printed as one line.
     """
     from analysis.present.terminal import to_console
 
-    console = showing.make_console()
+    console = output.make_console()
     for table in tables:
         if table.rows:
             console.print(to_console(dataclasses.replace(table, notes=())))
@@ -103,15 +107,15 @@ def _print_tables(tables: Sequence[Table]) -> None:
 
 
 def _write_comparison(tables: Sequence[Table], names: tuple[str, str], out: Path) -> None:
-    """Write the comparison as a page, and as files for other programs."""
-    from analysis import clock_figure
-    from analysis.clock import clock_caveat
+    """Write the comparison of two runs as an HTML page, and as files for other programs."""
+    from analysis.circumstances import clock_caveat
     from analysis.present.report import Report, Section
+    from analysis.reporting import clock_comparison
 
-    there = tuple(table for table in tables if table.rows)
-    drawn = tuple(filter(None, (clock_figure.make_clock_figure(tables),)))
-    said = "Real and virtual time side by side." if drawn else "Two runs side by side."
-    page = Report(f"{names[0]} and {names[1]}", said,
+    filled = tuple(table for table in tables if table.rows)
+    drawn = tuple(filter(None, (clock_comparison.make_clock_figure(tables),)))
+    description = "Real and virtual time side by side." if drawn else "Two runs side by side."
+    page = Report(f"{names[0]} and {names[1]}", description,
                   caveat=clock_caveat(tables[0].clock) if tables else "",
-                  sections=(Section("comparison", "Comparison", "", drawn, there),))
-    showing.write_out(page, out)
+                  sections=(Section("comparison", "Comparison", "", drawn, filled),))
+    output.write_out(page, out)

@@ -1,4 +1,8 @@
-"""`qop completion`: print a completion script for a shell."""
+"""`qop completion`: print a script that completes qop's command lines in a shell.
+
+The argument is the name of the shell, such as bash. The user's shell reads the script at its start,
+and then completes subcommands, options and their values.
+"""
 
 from __future__ import annotations
 

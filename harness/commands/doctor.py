@@ -1,72 +1,64 @@
-"""`qop doctor`: report what this machine can do, and how to get what is missing."""
+"""`qop doctor`: report what this machine can measure, and how to get what is missing.
+
+The command checks programs, memory, disk and permissions. Then it makes a trial: it starts a small
+emulated network and measures once. It prints a line for each check, and the exit status is 1 if
+`./qop run` would not work.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 import studies
-from guest import air_module, boot, image
+from guest import boot, image, kernel
 from guest.cache import cache_root
-from harness.engine import builders, memory, variants
+from harness import removal
+from harness.engine import host_checks, setup, trial, virtual
+from harness.engine.host_checks import DoctorFinding
 from harness.engine.machine import TESTBED_PYTHON
+from harness.errors import UserError
+from policies import load_named, policy_ids
 from studies.study import StudyError
 
-_GUEST_TOOLS = ("setpriv", "taskset", "tshark", "mergecap", "openssl")
-_BUILD_TOOLS = ("mmdebstrap", "tar2sqfs", "apt-get")
-_BUILD_ROOM_MB = 6000
-_GUEST_ROOM_MB = 256
-
-
-@dataclass(frozen=True)
-class DoctorFinding:
-    """A line of the diagnosis. If `needed`, measuring in guests is impossible without it."""
-
-    ok: bool
-    what: str
-    remedy: str = ""
-    needed: bool = True
-
-
-def _check_tools(names: tuple[str, ...], purpose: str, package_hint: str) -> DoctorFinding:
-    missing = [name for name in names if not shutil.which(name)]
-    return DoctorFinding(not missing, f"{purpose}: {', '.join(names)}",
-                         f"missing: {', '.join(missing)}; {package_hint}")
+#: Largest parts of the cache that the diagnosis names.
+_NAMED_PARTS = 3
+#: What a trial does first, by the kind of machine.
+_STARTS = {"guest": "a guest boots", "vm": "a virtual machine boots", "host": "nodes start here"}
 
 
 def _check_measuring_tools() -> DoctorFinding:
-    return _check_tools(_GUEST_TOOLS, "tools for measuring",
-                        "run './qop doctor' as root or with sudo "
-                        "once, which installs them")
+    return host_checks.check_tools(host_checks.MEASURING_TOOLS, "tools for measuring")
 
 
 def _check_building_tools() -> DoctorFinding:
-    tools = _check_tools(_BUILD_TOOLS, "tools for building the guest",
-                         "needed once, to build the image")
-    return DoctorFinding(tools.ok, tools.what, tools.remedy, needed=_find_image() is None)
+    return host_checks.check_tools(host_checks.building_tools(), "tools for building the guest",
+                                   needed=_find_image() is None)
 
 
-def _find_image() -> image.Image | None:
-    """Return the image that a run would boot, or None if it was not built."""
+def _check_namespaces() -> DoctorFinding:
+    return host_checks.check_namespaces(needed=_find_image() is None)
+
+
+def _find_image() -> image.GuestImage | None:
+    """Return the guest image that a run would boot, or None if it was not built."""
     return image.find_image(
-        variant=builders.VARIANTS[builders.choose_builder(builders.AUTO, "guest")])
+        variant=setup.VARIANT_OF_BUILDER[setup.choose_builder(setup.AUTO_BUILDER,
+                                                              "guest")])
 
 
 def _check_builders() -> DoctorFinding:
-    """Check the network backends: the default, and why others do not work.
-
-    The host is checked, too, if it is a testbed.
-    """
+    """Check the network backends (Mininet, Mininet-WiFi), in guests and on this host."""
     places = ["guest", *(["host"] if TESTBED_PYTHON.exists() else [])]
     lacks = [(place, name, lack) for place in places
-             for name, lack in builders.missing_by_builder(place).items() if lack]
-    default = ", ".join(f"{builders.choose_builder(builders.AUTO, place)} with --on {place}"
+             for name, lack in setup.find_missing_by_builder(place).items() if lack]
+    default = ", ".join(f"{setup.choose_builder(setup.AUTO_BUILDER, place)} with --on {place}"
                         for place in places)
     return DoctorFinding(not lacks, f"builder of networks: {default}", "; ".join(
         f"--on {place} goes without {name}: {lack}" for place, name, lack in lacks),
@@ -83,11 +75,11 @@ def _check_guest_image() -> DoctorFinding:
 
 
 def _check_packages() -> DoctorFinding:
-    """Check that the images with packages of studies were built."""
-    variant = builders.VARIANTS[builders.choose_builder(builders.AUTO, "guest")]
+    """Check that the guest images with additional packages of studies were built."""
+    variant = setup.VARIANT_OF_BUILDER[setup.choose_builder(setup.AUTO_BUILDER, "guest")]
     try:
         brought = [(study, packages) for study in studies.study_names()
-                   for packages in variants.declared_packages(study).values()]
+                   for packages in setup.read_declared_packages(study).values()]
     except StudyError as error:
         return DoctorFinding(False, "packages that studies bring", str(error), needed=False)
     lacking = [study for study, packages in brought
@@ -99,25 +91,13 @@ def _check_packages() -> DoctorFinding:
                                      for study in dict.fromkeys(lacking)), needed=False)
 
 
-def _check_architecture() -> DoctorFinding:
-    return DoctorFinding(os.uname().machine == "x86_64", f"processor: {os.uname().machine}",
-                         "User-Mode Linux needs x86_64; use --on host")
-
-
-def _check_seccomp() -> DoctorFinding:
-    status = Path("/proc/self/status").read_text()
-    return DoctorFinding("Seccomp:" in status, "seccomp, by which guests trap system calls",
-                         "the kernel lacks CONFIG_SECCOMP_FILTER; guests will be slower")
-
-
-def _check_memory() -> DoctorFinding:
-    mb = memory.total_mb()
-    return DoctorFinding(mb >= 4 * _GUEST_ROOM_MB, f"memory: {mb} MB",
-                         f"a guest may take {_GUEST_ROOM_MB} MB")
+def _check_trapping() -> DoctorFinding:
+    built = _find_image()
+    return host_checks.check_trapping(by_seccomp=built is None or built.seccomp)
 
 
 def _check_shared_memory() -> DoctorFinding:
-    place = boot.find_memory_folder(_GUEST_ROOM_MB)
+    place = boot.find_memory_folder(host_checks.GUEST_ROOM_MB)
     if place is None:
         return DoctorFinding(False, "a file system in memory for guests' memory",
                              "guests keep it on a disk instead, which is slower: "
@@ -129,13 +109,23 @@ def _check_shared_memory() -> DoctorFinding:
 
 
 def _check_disk() -> DoctorFinding:
-    place = cache_root()
-    while not place.exists():
-        place = place.parent
-    mb = shutil.disk_usage(place).free >> 20
-    return DoctorFinding(mb >= _BUILD_ROOM_MB, f"disk: {mb} MB free for {cache_root()}",
-                         f"building takes {_BUILD_ROOM_MB} MB; set QOP_CACHE to a larger place",
-                         needed=_find_image() is None)
+    return host_checks.check_disk(needed=_find_image() is None)
+
+
+def _check_cache() -> DoctorFinding:
+    if kind := os.environ.get(removal.IN_IMAGE):
+        return DoctorFinding(True, f"cache: {cache_root()}, a part of this {kind} image")
+    return host_checks.check_cache(needed=_find_image() is None)
+
+
+def _check_disk_use() -> DoctorFinding:
+    """Report how much disk space qop's cache takes, and its largest parts."""
+    parts = removal.measure_parts(cache_root())
+    largest = sorted(parts, key=lambda part: -parts[part])[:_NAMED_PARTS]
+    named = ", ".join(f"{part.name} {removal.format_bytes(parts[part])}" for part in largest)
+    advice = "" if removal.IN_IMAGE in os.environ else "; './qop uninstall' removes it"
+    return DoctorFinding(True, f"disk in use: {removal.format_bytes(sum(parts.values()))} in "
+                         f"{cache_root()}{f' ({named})' if named else ''}{advice}")
 
 
 def _check_processors() -> DoctorFinding:
@@ -157,28 +147,134 @@ def _check_host_mode() -> DoctorFinding:
 
 
 def _check_host_medium() -> DoctorFinding:
-    lack = air_module.describe_missing_module()
+    lack = kernel.describe_missing_module()
     return DoctorFinding(not lack, "contention with --on host, by the guest's air as a module",
                          f"stations take turns: {lack}", needed=False)
 
 
+def _check_virtual_machines() -> DoctorFinding:
+    found = virtual.describe_support()
+    return DoctorFinding(found.is_whole, found.what, found.remedy, needed=False)
+
+
+def _check_virtual_proofs() -> DoctorFinding:
+    return DoctorFinding(*virtual.describe_unproven(), needed=False)
+
+
+def _check_host_proofs(shows: bool | None = None) -> DoctorFinding:
+    """Name the policies whose keys this host's kernel does not show.
+
+    Args:
+        shows: Whether it showed keys in a trial, None to look at its configuration.
+    """
+    lacking = virtual.unproven_policies(map(load_named, policy_ids()))
+    release = os.uname().release
+    if shows is None:
+        shows = host_checks.kernel_shows_keys()
+    what = "proofs of every policy with --on host"
+    if shows is None:
+        return DoctorFinding(False, what, f"{', '.join(lacking)}: need a kernel that shows keys "
+                             f"({host_checks.KEYS_OPTION}), and the configuration of {release} "
+                             "cannot be read; measure these in guests", needed=False)
+    return DoctorFinding(shows, what, f"{', '.join(lacking)}: cannot be proven, because kernel "
+                         f"{release} lacks {host_checks.KEYS_OPTION}; measure these in guests",
+                         needed=False)
+
+
+def _check_trial(on: str = "guest", study: str = "") -> Iterator[DoctorFinding]:
+    """Measure the smallest repetition on a kind of machine, of a study if one is named.
+
+    On this host, the trial also shows which policies its kernel can prove.
+    """
+    measured = f"{study} is measured" if study else "a station joins an access point"
+    what = f"trial: {_STARTS[on]}, {measured}, captures have frames"
+    if obstacle := _find_trial_obstacle(on):
+        yield DoctorFinding(False, what, obstacle, needed=False)
+        if on == "host":
+            yield _check_host_proofs()
+        return
+    result = trial.run_trial(on, study)
+    counts = ", ".join(f"{name} {count}" for name, count in result.frames.items())
+    place = "" if on == "guest" else f" --on {on}"
+    yield DoctorFinding(not result.reason, f"{what} ({counts or 'none'}; "
+                        f"{result.duration_s:.1f} s)",
+                        f"{result.reason}; './qop run{place}' fails likewise until this is mended")
+    if on == "host":
+        yield _check_host_proofs(result.shows_keys)
+
+
+def _find_trial_obstacle(on: str) -> str:
+    """Return why a trial is not possible yet, "" if it is."""
+    if on == "host":
+        host = _check_host_mode()
+        return "" if host.ok else f"not possible before the rest is there: {host.remedy}"
+    if on == "vm" and not virtual.describe_support().is_possible:
+        return "not possible without QEMU, as above"
+    built = _find_image() if on == "guest" else virtual.find_vm_image()
+    place, without = (
+        ("", "a trapped system call, user namespaces and tshark") if on == "guest" else
+        (" --on vm", "QEMU, user namespaces and tshark"))
+    return "" if built else (f"not possible before the guest image is built; './qop provision"
+                             f"{place}' builds it (some minutes). Tried without it: {without}")
+
+
+#: All checks but the trial, in the order of the diagnosis.
 _CHECKS: tuple[Callable[[], DoctorFinding], ...] = (
-    _check_architecture, _check_processors, _check_memory, _check_shared_memory, _check_disk,
-    _check_seccomp, _check_measuring_tools,
-    _check_building_tools, _check_guest_image, _check_packages, _check_builders, _check_host_mode,
-    _check_host_medium)
+    host_checks.check_architecture, _check_processors, host_checks.check_memory,
+    _check_shared_memory, _check_cache, _check_disk, _check_disk_use,
+    _check_trapping, _check_measuring_tools, host_checks.check_dissection,
+    _check_building_tools, _check_namespaces, _check_guest_image, _check_packages,
+    _check_builders, _check_host_mode, _check_host_proofs, _check_host_medium,
+    _check_virtual_machines, _check_virtual_proofs)
+#: Checks of what another kind of machine than a guest does without, too.
+_NOT_NEEDED = {
+    "guest": (),
+    "vm": (host_checks.check_architecture, _check_trapping),
+    "host": (host_checks.check_architecture, _check_trapping, _check_cache, _check_disk,
+             _check_building_tools, _check_namespaces)}
+
+
+def _find_all(on: str, study: str, *, with_trial: bool) -> Iterator[DoctorFinding]:
+    """Yield the findings about a kind of machine, in order."""
+    for check in _CHECKS:
+        if check is _check_host_proofs and on == "host" and with_trial:
+            continue  # the trial knows more
+        finding = check()
+        if check in _NOT_NEEDED[on]:
+            finding = replace(finding, needed=False)
+        if on == "host" and check is _check_host_mode:
+            finding = replace(finding, needed=True)
+        if on == "vm" and check is _check_virtual_machines:
+            finding = replace(finding, needed=not virtual.describe_support().is_possible)
+        yield finding
+    if with_trial:
+        yield from _check_trial(on, study)
 
 
 @click.command("doctor", context_settings={"help_option_names": ["-h", "--help"]})
-def command() -> int:
+@click.option("--on", type=click.Choice(["guest", "vm", "host"]), default="guest",
+              help="Try an embedded guest, a virtual machine, or this machine's own kernel as root "
+              "(default: guest).")
+@click.option("--study", metavar="STUDY", default="",
+              help="Measure the shortest repetition of this study in the trial, with its packages "
+              "(default: one station and one access point).")
+@click.option("--no-trial", "without_trial", is_flag=True,
+              help="Boot nothing and measure nothing (default: a station sends in a testbed).")
+def command(on: str, study: str, without_trial: bool) -> int:
     """Report what this machine can do, and how to get what is missing.
 
-    Exit status: 0 if './qop run' can work here, 1 if something needed is missing.
+    Exit status: 1 if something is missing that './qop run' needs, with the same --on. Else 0. That
+    is a proof only if the trial was made: without an image or with --no-trial nothing is booted.
     """
-    findings = [check() for check in _CHECKS]
-    for finding in findings:
+    if study and without_trial:
+        raise UserError("doctor: --study is for the trial; leave out --no-trial")
+    if study:
+        trial.choose_study(study)
+    failed = False
+    for finding in _find_all(on, study, with_trial=not without_trial):
         mark = "ok     " if finding.ok else ("MISSING" if finding.needed else "without")
         click.echo(f"{mark}  {finding.what}")
         if not finding.ok:
             click.echo(f"         {finding.remedy}")
-    return int(any(finding.needed and not finding.ok for finding in findings))
+        failed |= finding.needed and not finding.ok
+    return int(failed)

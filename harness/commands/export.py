@@ -1,4 +1,9 @@
-"""`qop export`: pack a results folder into an archive."""
+"""`qop export`: pack a results folder into an archive with checksums.
+
+A results folder has the plan and the records of a run. Captures are packed only on request
+(`--captures`). `qop import` unpacks the archive on another machine. With `--wireshark`, the
+captures are also exported with their keys, to open them in Wireshark.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +12,48 @@ from typing import get_args
 
 import click
 
+from harness import host_process
 from harness.engine import results
-from harness.portable import archive, exporting, interrupts
-from harness.portable.documents import Choice
-from measure.document import to_printable
+from harness.errors import UserError
+from harness.portable import archive, wireshark_export
+from harness.portable.folder import CaptureChoice
+from measure.records.document import to_printable
 
 
 @click.command("export", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("-o", "--output", "file", type=click.Path(path_type=Path), metavar="FILE",
-              help="Archive to write, or a folder for it; default: FOLDER's name with .tar.gz, "
-                   "here.")
-@click.option("--captures", type=click.Choice(get_args(Choice)), default="none", show_default=True,
-              help="Which repetitions' captures go along.")
-def command(folder: Path | None, file: Path | None, captures: Choice) -> None:
+              help="Write this archive, or into this folder (default: FOLDER's name with .tar.gz, "
+              "here).")
+@click.option("--captures", type=click.Choice(get_args(CaptureChoice)), default="none",
+              help="Include captures of these repetitions (default: none).")
+@click.option("--wireshark", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="Write all captures into FOLDER as pcapng files with their keys, for Wireshark "
+              "(default: an archive).")
+def command(folder: Path | None, file: Path | None, captures: CaptureChoice,
+            wireshark: Path | None) -> None:
     """Pack FOLDER into one archive with checksums (default: the newest in results/).
 
     The archive holds plan, records, provenance, events and logs, but no report. Two exports of a
     folder are equal in every byte. A damaged folder is refused.
     """
-    folder = folder or results.latest_folder(results.RESULTS)
+    folder = folder or results.find_latest_folder(results.RESULTS)
     results.require_manifest(folder)
-    name = f"{archive.folder_name(folder)}.tar.gz"
+    if wireshark:
+        if file or captures != "none":
+            raise UserError(f"--wireshark: goes without {'--output' if file else '--captures'}, "
+                            "which is for archives; leave it out")
+        exported = wireshark_export.export_captures(folder, wireshark)
+        click.echo(f"{wireshark}: {exported.captures} captures of {exported.repetitions} "
+                   f"repetitions; {wireshark / 'README'} says how to open them")
+        return
+    name = f"{archive.make_folder_name(folder)}.tar.gz"
     if file is None:
         file = Path(name)
     elif file.is_dir():
         file /= name
-    with interrupts.interrupt_on_signals():
-        done = exporting.export_folder(folder, file, captures)
+    with host_process.raise_interrupt_on_signals():
+        done = archive.export_folder(folder, file, captures)
     click.echo(f"{done.file}: {done.records} records, {done.captures} captures, "
                f"{done.bytes / 1e6:.1f} MB")
     click.echo(f"  digest of plan and records: {done.digest}")

@@ -1,4 +1,10 @@
-"""`qop image`: build a file that contains everything to measure on another machine."""
+"""`qop image`: build one file with everything that is needed to measure on another machine.
+
+`qop image container` builds an OCI archive, which podman and docker load. `qop image box` builds a
+Vagrant box, a virtual machine with Debian's own kernel. The container has qop with its Python
+packages and the guest, the machine in which networks are emulated. The box has everything that
+`./qop run --on host` needs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from guest.commands import BuildError
+from guest.build import BuildError
 from harness.engine import setup
 from harness.errors import UserError
 
@@ -22,9 +28,11 @@ def command() -> None:
 
 @command.command("container", context_settings=_SETTINGS)
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
-              help="Where to put the archive; default: it stays in the cache, where it is kept "
-                   "until the project changes.")
-def build_container(out: Path | None) -> None:
+              help="Put the archive here (default: it stays in the cache until the project "
+              "changes).")
+@click.option("--radio", "is_for_radio", is_flag=True,
+              help="Build the small image with './qop radio' alone, which measures nothing.")
+def build_container(out: Path | None, *, is_for_radio: bool) -> None:
     """Build the container image, an OCI archive that podman and docker load.
 
     The image contains the guest, the Python packages and the project as they are here. Nothing is
@@ -34,23 +42,23 @@ def build_container(out: Path | None) -> None:
 
     if out is not None:
         _check_output(out)
-    guest = setup.embedded_machine().image
     try:
-        made = image.ensure_image(guest)
+        built = image.ensure_radio_image() if is_for_radio else image.ensure_image(
+            setup.make_embedded_machine().image)
     except BuildError as error:
         raise UserError(str(error), status=1) from None
-    file = made.archive
+    file = built.archive
     if out is not None:
         _copy_to(file, out)
         file = out
-    click.echo(f"container image ready: {file} ({made.packed_bytes / 1e6:.0f} MB, "
-               f"{made.unpacked_bytes / 1e6:.0f} MB unpacked), {made.name}\n"
+    click.echo(f"container image ready: {file} ({built.packed_bytes / 1e6:.0f} MB, "
+               f"{built.unpacked_bytes / 1e6:.0f} MB unpacked), {built.name}\n"
                f"load it with 'podman load -i {file}' or 'docker load -i {file}'")
 
 
 @command.command("box", context_settings=_SETTINGS)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("qop.box"), metavar="FILE",
-              show_default=True, help="Where to put the box.")
+              help="Put the box here (default: qop.box).")
 def build_box(out: Path) -> None:
     """Build a Vagrant box for libvirt: Debian 12 with its own kernel, as a testbed.
 
@@ -61,10 +69,10 @@ def build_box(out: Path) -> None:
 
     _check_output(out)
     try:
-        made = ensure_box()
+        built = ensure_box()
     except BuildError as error:
         raise UserError(str(error), status=1) from None
-    _copy_to(made, out)
+    _copy_to(built, out)
     click.echo(f"box ready: {out} ({out.stat().st_size / 1e6:.0f} MB)")
 
 
@@ -78,7 +86,7 @@ def _check_output(out: Path) -> None:
 
 
 def _copy_to(source: Path, out: Path) -> None:
-    """Copy the file under a temporary name, then rename it.
+    """Copy a finished image under a temporary name, then rename it.
 
     So the file is never incomplete.
     """

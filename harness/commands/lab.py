@@ -1,4 +1,9 @@
-"""`qop lab`: a running testbed with a shell on any of its nodes."""
+"""`qop lab`: start an emulated network, and open a shell on any of its nodes.
+
+Options choose the policy (the protection of the network), the scenario and the node. With a command
+as argument, this command runs on the node, and its output is printed. Nothing is measured, and the
+network ends with the shell.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +23,8 @@ import click
 
 import studies
 from harness import render, secrets
-from harness.commands import one_cell, options
-from harness.engine import builders, request, setup
+from harness.commands import options
+from harness.engine import request, setup
 from harness.engine.machine import EmbeddedMachine
 from harness.engine.plan import Plan
 from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
@@ -28,21 +33,25 @@ from studies.study import Study
 
 
 def _lab_options(study: Study) -> list[click.Parameter]:
-    """Return the options of the command for a study.
+    """Return the options of `qop lab` for a study.
 
-    These are a level of each factor, the study's settings and the lab's own options.
+    These are a value for each factor (such as the policy), the study's settings and the lab's own
+    options.
     """
     return [
-        *one_cell.level_options(study, study.lab.levels), *options.setting_options(study),
-        click.Option(["--study"], default=study.id, show_default=True,
-                     help=f"One of {', '.join(studies.study_names())}."),
-        click.Option(["--node"], default="", help="Where to go; default: the first node, or the "
-                     "one that the study names."),
+        *options.level_options(study, study.lab.levels), *options.setting_options(study),
+        click.Option(["--study"], default=study.id,
+                     help=f"Start the testbed of this study: {', '.join(studies.study_names())} "
+                     f"(default: {study.id})."),
+        click.Option(["--node"], default="", help="Open the shell on this node (default: the "
+                     "one that the study names, else the first)."),
         click.Option(["--on"], type=click.Choice(["guest", "host"]), default="guest",
-                     show_default=True),
-        click.Option(["--builder"], type=click.Choice(builders.CHOICES), default=builders.AUTO,
-                     envvar="QOP_BUILDER", show_default=True,
-                     help="Who makes nodes and radios; auto: the first that works."),
+                     help="Start in an embedded guest, or on this machine as root "
+                     "(default: guest)."),
+        click.Option(["--builder"], type=click.Choice(setup.BUILDER_CHOICES),
+                     default=setup.AUTO_BUILDER,
+                     envvar="QOP_BUILDER",
+                     help=options.BUILDER_HELP),
         click.Argument(["argv"], nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]..."),
     ]
 
@@ -56,14 +65,14 @@ def _open_lab(study: str, *, node: str, on: str, builder: str, argv: tuple[str, 
     prints its output. Options of the lab itself must precede COMMAND.
     """
     chosen = studies.load_study(study)
-    builder = builders.choose_builder(builder, on)
-    plan = request.build_plan(replace(one_cell.build_request(chosen, own), measures=False),
+    builder = setup.choose_builder(builder, on)
+    plan = request.build_plan(replace(options.build_cell_request(chosen, own), measures=False),
                               {"on": on, "builder": builder, "clock": "real"})
     network = plan.testbeds[plan.testbed_of(plan.cells[0])].spec.network
     node = node or chosen.lab.node(plan.cells[0]) or next(iter(network.nodes))
     if node not in network.nodes:
         raise UserError(f"--node {node}: no such node; choose from {', '.join(network.nodes)}")
-    machine = setup.machine_for_plan(plan)
+    machine = setup.make_machine_for_plan(plan)
     with tempfile.TemporaryDirectory(prefix="qop-lab-") as work:
         [planned] = plan.testbeds.values()
         testbed = TestbedClient(machine, machine.processors[-1], planned, plan, Path(work))
@@ -74,7 +83,7 @@ def _open_lab(study: str, *, node: str, on: str, builder: str, argv: tuple[str, 
 
 
 def _find_study_option(args: Sequence[str]) -> str:
-    """Return the study of the option `--study`, before the command for the node begins."""
+    """Return the value of the option `--study`, which must precede the command for the node."""
     rest = iter(args)
     for text in rest:
         option, equals, value = text.partition("=")
@@ -102,8 +111,8 @@ async def _open_shell(testbed: TestbedClient, plan: Plan, node: str, argv: tuple
     study, cell = plan.study, plan.cells[0]
     try:
         click.echo(f"starting {cell.name} ...", err=True)
-        made = secrets.make_secrets()
-        await testbed.open(made, render.Renderer(made, testbed.work))
+        run_secrets = secrets.make_secrets()
+        await testbed.open(run_secrets, render.Renderer(run_secrets, testbed.work))
         if study.lab.call:
             await testbed.call_command(study.lab.call, study.task(cell, plan.asked))
         if not interactive:
@@ -127,7 +136,7 @@ async def _open_shell(testbed: TestbedClient, plan: Plan, node: str, argv: tuple
 def _raw_terminal(descriptor: int) -> Iterator[None]:
     """Set the terminal to raw mode in this context.
 
-    Every key then reaches the guest, whose own terminal line edits the input.
+    Every key then reaches the guest, whose own terminal handles line editing.
     """
     before = termios.tcgetattr(descriptor)
     tty.setraw(descriptor)

@@ -1,4 +1,10 @@
-"""`qop model`: predictions, what-if questions and capacity of a queueing model."""
+"""`qop model`: answer questions with a queueing model, such as response times under load.
+
+The argument is a YAML file with the model's servers and transactions, or a results folder whose
+study has a model. The command prints tables with response times, utilizations and the bottleneck.
+Options ask what would change with other servers (`--what-if`), or for the largest load within a
+response time (`--capacity`).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +16,11 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from harness.commands import showing
+from harness.commands import output
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from analysis.queueing import Model, NetworkAnswer, QueueingNetwork
+    from analysis.queueing import Model, NetworkEstimate, QueueingNetwork
     from analysis.table import Table
 
 
@@ -23,19 +29,19 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--what-if", "what_ifs", multiple=True, metavar="NAME=NUMBER",
               help="Change the model: STATION.speed, STATION.servers, STATION.rtt_ms, "
-                   "CHAIN.rate_per_s, CHAIN.population, or a variant's share. May be repeated.")
+              "CHAIN.rate_per_s, CHAIN.population, or a variant's share. May be repeated.")
 @click.option("--capacity", "bounds", multiple=True, metavar="BOUND",
               help="Also say which load keeps to a bound such as 'p95 < 150 ms' or 'mean < 1 s'. "
-                   "May be repeated.")
+              "May be repeated.")
 @click.option("--load", "loads", type=float, multiple=True,
               help="Also predict this load of the chain. May be repeated.")
-@click.option("--chain", metavar="NAME", help="The chain that loads and bounds are about, where "
-                                              "there are several.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0),
-              help="Seed of what is simulated.")
+@click.option("--chain", metavar="NAME", help="Apply --load and --capacity to this chain (default: "
+              "the only one).")
+@click.option("--seed", default=1, type=click.IntRange(min=0),
+              help="Simulate with this seed (default: 1).")
 @click.option("--out", type=click.Path(path_type=Path),
-              help="Also write the tables into this folder, as report.html, LaTeX, CSV and "
-                   "Parquet.")
+              help="Also write the tables into this folder, as report.html, LaTeX, CSV and Parquet "
+              "(default: nothing is written).")
 def command(file: Path, what_ifs: tuple[str, ...], bounds: tuple[str, ...],
             loads: tuple[float, ...], chain: str | None, seed: int, out: Path | None) -> None:
     """Solve the queueing model in FILE: demands, response times and the bottleneck.
@@ -49,21 +55,22 @@ def command(file: Path, what_ifs: tuple[str, ...], bounds: tuple[str, ...],
 
     try:
         model = _model_from_results(file) if file.is_dir() else load_model(file)
-        asked = _Questions(model, _apply_what_ifs(model.network, what_ifs), chain, seed, bounds)
-        tables = asked.answer_tables(loads)
-        sentences = _print_answers(tables, asked.answer_sentences())
+        questions = _ModelQuestions(model, _apply_what_ifs(model.network, what_ifs), chain, seed,
+                                    bounds)
+        tables = questions.answer_tables(loads)
+        sentences = _print_answers(tables, questions.answer_sentences())
     except QueueingError as error:
         raise UserError(str(error)) from None
     if out is not None:
         _write_report(file, tables, sentences, out)
-    if asked.problems:
-        raise UserError(" | ".join(asked.problems))
-    if asked.has_doubt:
+    if questions.problems:
+        raise UserError(" | ".join(questions.problems))
+    if questions.has_doubt:
         raise UserError(f"{file}: the simulation was too short for an answer; see above", status=1)
 
 
 def _model_from_results(folder: Path) -> Model:
-    """Return the model of a results folder's study, calibrated by its measurements.
+    """Return the queueing model of a results folder's study, fitted to its measurements.
 
     Raises:
         UserError: The study has no queueing model, or the measurements do not suffice.
@@ -88,8 +95,8 @@ def _apply_what_ifs(network: QueueingNetwork, what_ifs: Sequence[str]) -> Queuei
     return apply_settings(network, dict(map(parse_setting, what_ifs))) if what_ifs else None
 
 
-class _Questions:
-    """Questions to a model as it is, and to the model after changes.
+class _ModelQuestions:
+    """Answers to the user's questions about a queueing model, as it is and as --what-if changes it.
 
     `problems` lists what could not be answered. `has_doubt` is set if a simulation was too short.
     """
@@ -108,22 +115,22 @@ class _Questions:
         self.bounds = [parse_bound(bound) for bound in bounds]
         self.bounded = self._one_chain("--capacity") if bounds else None
         self.rng = np.random.default_rng(seed)
-        self.answers: list[NetworkAnswer] = []
+        self.answers: list[NetworkEstimate] = []
         self.problems: list[str] = []
         self.has_doubt = False
 
     def answer_tables(self, loads: Sequence[float]) -> list[Table]:
-        """Return tables of chains and stations, and predictions for measured or requested loads.
+        """Return tables of the model's transactions and servers, and predictions under load.
 
         Predictions are made with the unchanged model, because measurements belong to that model.
         """
-        from analysis import model_tables
-        from analysis.queueing import assess_model, find_answer
+        from analysis.queueing import assess_model, estimate_network
+        from analysis.reporting import model_tables
 
         asked = self._one_chain("--load") if loads else None
         with _show_progress() as progress:
             for version, network in self.versions:
-                answer = find_answer(network, self.rng, progress=progress)
+                answer = estimate_network(network, self.rng, progress=progress)
                 self.answers.append(answer)
                 self.problems += [f"{version}{problem}" for problem in answer.problems]
             assessments = {each.name: assess_model(
@@ -138,7 +145,7 @@ class _Questions:
         return [*tables, model_tables.make_prediction_table(assessments)] if assessments else tables
 
     def answer_sentences(self) -> Iterator[str]:
-        """Yield each chain's bottleneck, and its answer to each bound."""
+        """Yield sentences: the bottleneck of each kind of transaction, and answers to `--bound`."""
         import numpy as np
 
         from analysis.queueing import QueueingError, find_capacity
@@ -161,7 +168,10 @@ class _Questions:
                 yield f"{version}{found.to_sentence()}."
 
     def _one_chain(self, option: str) -> str:
-        """Return the chain for an option. Raises UserError if there are several."""
+        """Return the kind of transaction (chain) that an option is about.
+
+        Raises UserError if the model has several.
+        """
         network = self.model.network
         if self.chain is None and len(network.chains) > 1:
             names = ", ".join(chain.name for chain in network.chains)
@@ -169,7 +179,7 @@ class _Questions:
                             f"--chain, for example --chain {network.chains[0].name}")
         return network.chain(self.chain).name
 
-    def _describe_bottleneck(self, network: QueueingNetwork, answer: NetworkAnswer,
+    def _describe_bottleneck(self, network: QueueingNetwork, answer: NetworkEstimate,
                              chain: str) -> str:
         from analysis.queueing import QueueingError, find_bottleneck
 
@@ -179,16 +189,16 @@ class _Questions:
             return f"{chain}: it visits delays only, and nothing limits its load."
         [busy] = [each.utilization for each in answer.stations if each.name == limit.station]
         share = limit.utilization if busy is None or limit.utilization >= 1 else busy.value
-        said = (f"{chain}: {limit.station} saturates first, at {limit.saturation_per_s:.4g} a "
-                f"second; ")
+        sentence = (f"{chain}: {limit.station} saturates first, at {limit.saturation_per_s:.4g} a "
+                    f"second; ")
         if share >= 1 and busy is not None and answer.chain(chain).response_s is None:
-            return said + f"open chains bring {share:.1%} of what it can serve."
-        return said + f"it is {share:.0%} busy."
+            return sentence + f"open chains bring {share:.1%} of what it can serve."
+        return sentence + f"it is {share:.0%} busy."
 
 
 @contextlib.contextmanager
 def _show_progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Show the progress of a simulation on a terminal."""
+    """Show the progress of a simulation on a terminal, inside this context."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -199,10 +209,10 @@ def _show_progress() -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _print_answers(tables: Sequence[Table], sentences: Iterable[str]) -> list[str]:
-    """Print the tables and each sentence when it is known, and return the sentences."""
+    """Print the tables and each sentence as soon as it is known, and return the sentences."""
     from analysis.present.terminal import to_console
 
-    console = showing.make_console()
+    console = output.make_console()
     for table in tables:
         console.print(to_console(table))
     printed = []
@@ -217,4 +227,4 @@ def _write_report(file: Path, tables: Sequence[Table], sentences: Sequence[str],
 
     page = Report(f"The model {file.name}", " ".join(sentences),
                   sections=(Section("model", "Model", "", (), tuple(tables)),))
-    showing.write_out(page, out)
+    output.write_out(page, out)

@@ -1,4 +1,9 @@
-"""`qop provision`: build the guest's image, or install the testbed on this machine."""
+"""`qop provision`: build now what measuring needs, instead of at the first `qop run`.
+
+By default it builds the disk image of the guest, the User-Mode Linux machine in which networks are
+emulated. With `--on vm` it builds the image of QEMU machines. With `--on host` it installs the
+daemons on this machine by Ansible, so that networks can be emulated here.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +18,10 @@ from pathlib import Path
 import click
 
 import studies
-from guest import air_module, image
-from guest.packages import Packages
-from harness.engine import builders, request, setup, variants
+from guest import image, kernel
+from guest.releases import DEFAULT, RELEASES
+from guest.root_variants import PackageList, PackageListWithStrongswan
+from harness.engine import request, setup
 from harness.engine.machine import ROOT
 from harness.errors import UserError
 from topologies.builders import MININET_WIFI
@@ -24,35 +30,43 @@ _ANSIBLE = ROOT / "ansible"
 
 
 @click.command("provision", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--on", type=click.Choice(["guest", "host"]), default="guest", show_default=True,
-              help="Build the embedded guest, or install the testbed on this machine (root).")
-@click.option("--mininet-wifi", is_flag=True, help="With Mininet-WiFi, which is fetched from where "
-              "it is developed. (On this machine that is tried in any case; asked for, it must "
-              "succeed.)")
+@click.option("--on", type=click.Choice(["guest", "vm", "host"]), default="guest",
+              help="Build the embedded guest or the image of virtual machines, or install the "
+              "testbed on this machine as root (default: guest).")
+@click.option("--mininet-wifi", is_flag=True, help="Require Mininet-WiFi, and download it. "
+              "Without this option, --on host tries it and continues without it.")
 @click.option("--mininet-wifi-source", "source", default="", metavar="PATH_OR_URL",
-              help="Where to fetch Mininet-WiFi from: a clone, or another address.")
+              help="Fetch Mininet-WiFi from this clone or address (default: from its developers).")
 @click.option("--study", metavar="STUDY",
-              help="With the packages that a study brings, too, each in an image of its own.")
-def command(on: str, mininet_wifi: bool, source: str, study: str | None) -> None:
+              help="Also build the images with the packages of this study (default: none).")
+@click.option("--release", type=click.Choice(list(RELEASES)), default=DEFAULT.suite,
+              metavar="RELEASE", help=f"Build the image of this Debian release: "
+              f"{', '.join(RELEASES)} (default: {DEFAULT.suite}).")
+def command(on: str, mininet_wifi: bool, source: str, study: str | None, release: str) -> None:
     """Build now what measuring needs. './qop run' also builds it when needed.
 
     The image with Mininet-WiFi is separate from the plain image, and only this command builds it.
     """
     with_mininet_wifi = mininet_wifi or bool(source)
     with request.convert_refusals():
-        added = variants.declared_packages(studies.load_study(study).id) if study else {}
+        added = setup.read_declared_packages(studies.load_study(study).id) if study else {}
+    if release != DEFAULT.suite and (on != "guest" or with_mininet_wifi):
+        raise UserError(f"--release {release}: only the plain guest has another release than "
+                        f"{DEFAULT.suite}; leave out --on and --mininet-wifi")
     if on == "host":
         _install_testbed(source, list(added.values()), must_have=with_mininet_wifi)
         return
     variant = image.MININET_WIFI if with_mininet_wifi else image.PLAIN
     for packages in (None, *added.values()):
-        built = setup.ensure_variant(variant, source, packages)
-        beside = f" with packages {packages.name}" if packages else ""
-        click.echo(f"guest image{beside} ready: kernel {built.kernel}, "
-                   f"root file system {built.root}")
+        if release != DEFAULT.suite and isinstance(packages, PackageListWithStrongswan):
+            continue
+        built = setup.ensure_variant(variant, source, packages, setup.vm_architecture(on),
+                                     RELEASES[release])
+        what = f"guest image {setup.describe_image(RELEASES[release], packages)}".rstrip()
+        click.echo(f"{what} ready: kernel {built.kernel}, root file system {built.root}")
 
 
-def _install_testbed(source: str, added: Sequence[Packages], *, must_have: bool) -> None:
+def _install_testbed(source: str, added: Sequence[PackageList], *, must_have: bool) -> None:
     if os.geteuid() != 0:
         raise UserError("provision --on host installs packages; run it with sudo")
     # Make the path absolute: Ansible works in the playbooks' folder, and git in another one.
@@ -69,15 +83,15 @@ def _install_testbed(source: str, added: Sequence[Packages], *, must_have: bool)
             variables = {"packages_debian": packages.debian,
                          "packages_lock": lock.name if packages.lock else ""}
             _run_playbook("-e", json.dumps(variables), str(_ANSIBLE / "packages.yml"))
-    lacking = builders.missing_by_builder("host")[MININET_WIFI]
+    lacking = setup.find_missing_by_builder("host")[MININET_WIFI]
     if lacking and must_have:
         raise UserError(f"provision --on host --mininet-wifi: {lacking}", status=1)
-    click.echo(f"testbed ready; builders: {', '.join(builders.working_builders('host'))}; "
-               f"stations {'take turns' if air_module.describe_missing_module() else 'contend'}")
+    click.echo(f"testbed ready; builders: {', '.join(setup.list_working_builders('host'))}; "
+               f"stations {'take turns' if kernel.describe_missing_module() else 'contend'}")
 
 
 def _run_playbook(*arguments: str) -> None:
-    """Run a playbook on this host. Raises UserError if it fails."""
+    """Run an Ansible playbook on this host. Raises UserError if it fails."""
     playbook = Path(sys.executable).with_name("ansible-playbook")
     done = subprocess.run(
         [str(playbook), "-i", "localhost,", "-c", "local", *arguments],

@@ -1,12 +1,16 @@
-"""`qop report`: report on a results folder, as a page and as tables.
+"""`qop report`: make a report of a results folder, as an HTML page and as tables.
 
-The study of the folder decides which options exist.
+A results folder has the records of one run. `load_results` reads them with the code of the study
+that was measured. The command prints the main table and writes the page with all tables. The study
+of the folder decides which options exist. `qop run` prints its results by `print_run_table`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,24 +19,29 @@ import click
 from rich.text import Text
 
 import studies
-from harness.commands import showing
+from guest.cache import cache_root
+from harness.commands import output
 from harness.commands.options import StudyCommand
 from harness.engine import request
 from harness.engine import results as folders
 from harness.errors import UserError
-from harness.portable.reading import read_manifest
-from harness.portable.seal import read_seal
-from measure.record import RecordError
+from harness.portable.checksums import read_seal
+from harness.portable.folder import read_manifest
+from measure.records.record import RecordError
 from studies import records as stored
 from studies.study import ReportOption, Study, StudyError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from analysis import Results
     from analysis.cells import Cells
     from analysis.present.report import Report
     from analysis.table import Table
 
 FORMATS = ("terminal", "markdown", "csv")
+#: Warnings above a short table.
+_MAX_WARNINGS = 3
 _T = TypeVar("_T")
 
 
@@ -54,19 +63,19 @@ def _report_on_folder(folder: Path | None, form: str, tables: tuple[str, ...], b
         report = _call_study(lambda: reported.report_alone(options), reported, place)
         _print_and_write(report, place, form, tables)
         return
-    place = folder or folders.latest_folder(folders.RESULTS)
+    place = folder or folders.find_latest_folder(folders.RESULTS)
     _refuse_another(place, study)
     if form != "terminal" and not tables and not any(option.instead for option in chosen):
         print_run_table(place, form, baseline, study)
         return
     results = load_results(place, study)
     report = _call_study(lambda: reported.report(results, options), reported, place)
-    _print_and_write(report, place, form, tables, results)
+    _print_and_write(report, place, form, tables, results, baseline)
 
 
 def _refuse_unused(chosen: Sequence[ReportOption], baseline: str, form: str,
                    tables: Sequence[str]) -> None:
-    """Raise UserError for options that would not change the output."""
+    """Raise UserError for options that would not change the printed output."""
     instead = [option for option in chosen if option.instead]
     if len(instead) > 1:
         raise UserError(f"{instead[1].name}: makes a report of its own, as {instead[0].name} does; "
@@ -83,25 +92,26 @@ def _refuse_unused(chosen: Sequence[ReportOption], baseline: str, form: str,
 
 
 def _report_params(study: Study) -> list[click.Parameter]:
-    """Return the options of a study, and those that every report has."""
+    """Return the parameters of `qop report`, with the study's own options."""
     level = next(iter(study.baseline.values()), "")
     return [
         click.Argument(["folder"], required=False, type=click.Path(path_type=Path)),
         *(_report_option(option) for option in study.report_options),
         click.Option(["--baseline"], metavar="LEVEL", default="", help=(
-            "The level that differences are taken to, or FACTOR=LEVEL."
-            + (f"  [default: {level}]" if level else ""))),
+            "Take differences to this level, which is LEVEL or FACTOR=LEVEL "
+            f"(default: {level or 'none'}).")),
         click.Option(["--table", "tables"], multiple=True, metavar="ID",
-                     help="Print this table, or all. May be repeated."),
+                     help="Print this table, or all (may be repeated; "
+                     "default: those of the study)."),
         click.Option(["--format", "form"], type=click.Choice(FORMATS), default="terminal",
-                     show_default=True, help="Of what is printed; the other two print one table "
-                     "and write nothing."),
-        click.Option(["--study"], metavar="NAME", default=study.id, help="The study, where no "
-                     "folder says it.  [default: the folder's]")]
+                     help="Print in this format; markdown and csv print one table and write "
+                     "nothing (default: terminal)."),
+        click.Option(["--study"], metavar="NAME", default=study.id, help="Take the options "
+                     "of this study (default: the folder's study).")]
 
 
 def _report_option(option: ReportOption) -> click.Option:
-    """Return the click option for a report option of a study."""
+    """Return the command-line option for an option that a study's report has."""
     if option.is_flag:
         return click.Option([option.name, option.key], is_flag=True, help=option.help)
     kind = click.Path(path_type=Path) if option.is_file else str
@@ -110,7 +120,7 @@ def _report_option(option: ReportOption) -> click.Option:
 
 
 def _find_study(args: Sequence[str]) -> str:
-    """Return the study of the arguments: the named one, or that of the results folder.
+    """Return the study that the arguments name, or else that of the results folder.
 
     The result is "" if neither is known.
     """
@@ -123,7 +133,7 @@ def _find_study(args: Sequence[str]) -> str:
         if not text.startswith("-") and Path(text).is_dir() and _study_in(Path(text)):
             return find_folder_study(Path(text)).id
     try:
-        newest = _study_in(folders.latest_folder(folders.RESULTS))
+        newest = _study_in(folders.find_latest_folder(folders.RESULTS))
     except UserError:
         return ""
     # A report without results is not about the newest folder.
@@ -131,36 +141,98 @@ def _find_study(args: Sequence[str]) -> str:
 
 
 def _is_alone(args: Sequence[str], study: str) -> bool:
-    """Return whether an option among arguments requests a report without results."""
+    """Return whether the arguments request a report that needs no measured results."""
     return study in studies.study_names() and any(
         option.without_results and option.name in args
         for option in studies.load_study(study).report_options)
 
 
-command = StudyCommand("report", _report_on_folder, params=_report_params, named=_find_study)  # type: ignore[arg-type]
+command = StudyCommand("report", _report_on_folder,  # type: ignore[arg-type]
+                       params=_report_params, named=_find_study)
 
 
 def print_run_table(folder: Path, form: str = "terminal", baseline: str = "",
-                    study: str = "") -> None:
-    """Print the table of a results folder to standard output.
+                    study: str = "", *, is_short: bool = False, command: str = "") -> None:
+    """Print the main table of a results folder to standard output.
 
     Args:
         folder: The results folder.
         form: A value of FORMATS.
-        baseline: Level that differences are relative to, "" for the study's.
+        baseline: Level (such as one policy) that others are compared with, "" for the study's.
         study: The study to use if the folder does not name one.
+        is_short: Print sentences with the main results before the table, all on one screen.
+        command: The command of the run. It is repeated with an option that decides open claims.
 
     Raises:
         UserError: The folder is empty or cannot be read.
     """
     results = load_results(folder, study)
     own = find_folder_study(folder, study)
+    if is_short:
+        _print_answer(results, own, folder, baseline, command)
+        return
     _print_table(_call_study(lambda: own.run_table(compare_cells(results, baseline)), own, folder),
                  form)
 
 
+def _print_answer(results: Results, study: Study, folder: Path, baseline: str,
+                  command: str) -> None:
+    """Print the main results of a run in sentences, and its table if a screen can show it."""
+    report = _call_study(lambda: study.report(results, {"baseline": baseline}), study, folder)
+    _print_summary(report, results, study, command)
+    cells = _call_study(lambda: compare_cells(results, baseline), study, folder)
+    table = report.run or _call_study(lambda: study.run_table(cells), study, folder)
+    _print_run(replace(table, notes=()), cells, folder)
+
+
+def _print_summary(report: Report, results: Results, study: Study, command: str) -> None:
+    """Print the main results in sentences, and commands that measure what is still open."""
+    console = output.make_console(output.SCREEN_WIDTH)
+    for line in report.summary:
+        folded = textwrap.fill(line, console.width, subsequent_indent="  ", break_long_words=False,
+                               break_on_hyphens=False)
+        # Plain spaces can be searched for.
+        console.print(Text(folded.replace("\N{NO-BREAK SPACE}", " ")), soft_wrap=True)
+    for line in _list_next_commands(report, results, study, command):
+        console.print(Text(line), soft_wrap=True)  # whole, to be copied
+    console.print()
+
+
+def _list_next_commands(report: Report, results: Results, study: Study,
+                        command: str) -> Iterator[str]:
+    """Yield lines with commands that probably decide the open claims."""
+    from analysis.reporting import answer
+    from analysis.table import count_noun
+
+    run = command or "the same './qop run' with"
+    if study.judges_claims and answer.open_claims(report.claims) and not results.planned_looks:
+        yield f"To decide the claims:\n  {run} --until-decided"
+    if report.decisive:
+        count = report.decisive.count
+        what = f"To decide {count_noun(count, 'more difference')} (estimate)" if count \
+            else "For narrower intervals"
+        yield f"{what}:\n  {run} --repetitions {report.decisive.repetitions}"
+
+
+def _print_run(table: Table, cells: Cells, folder: Path) -> None:
+    """Print the run's table if it fits a screen, else one row per compared level (policy)."""
+    from analysis.present.terminal import to_plain_text
+    from analysis.reporting import answer
+
+    console = output.make_console(output.SCREEN_WIDTH)
+    command = shlex.join(["./qop", "report", str(folder), "--table", "run"])
+    if to_plain_text(replace(table, notes=()), console.width).count("\n") <= output.SCREEN_LINES:
+        _print_all([table], console)
+        if not table.notes:
+            click.echo(f"With notes on the columns: {command}\n")
+        return
+    short = replace(answer.make_short_table(cells), warnings=table.warnings[:_MAX_WARNINGS])
+    _print_all([short], console)
+    click.echo(f"Every cell: {command}\n")
+
+
 def load_results(folder: Path, study: str = "") -> Results:
-    """Return the repetitions of a results folder, read by its study.
+    """Read the records of a results folder with the code of its study.
 
     Args:
         folder: The results folder.
@@ -176,13 +248,13 @@ def load_results(folder: Path, study: str = "") -> Results:
         results = analysis.load(folder, find_folder_study(folder, study), manifest,
                                 stored.read_envelope)
         sealed = read_seal(folder, manifest)
-    except analysis.NothingToReport as error:
+    except analysis.NoResultsError as error:
         raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"{error.filename or folder}: cannot be read ({error.strerror or error}); "
                         "give a results folder that can be read") from None
-    said = f"{sealed.digest}; {sealed.bare}" if sealed.bare else sealed.digest
-    return replace(results, digest=said, notices=sealed.notices)
+    digest_line = f"{sealed.digest}; {sealed.bare}" if sealed.bare else sealed.digest
+    return replace(results, digest=digest_line, notices=sealed.notices)
 
 
 def find_folder_study(folder: Path, study: str = "") -> Study:
@@ -200,7 +272,8 @@ def find_folder_study(folder: Path, study: str = "") -> Study:
         return studies.load_study(name)
     except StudyError as error:
         why = str(error) if name in studies.study_names() else (
-            f"is of the study {name}, which is not installed here; add its folder to studies/")
+            f"is of the study {name}, which is not installed here; add its folder to studies/, "
+            "or name the folder around it with --study-path")
         raise UserError(f"{folder}: {why}") from None
 
 
@@ -220,7 +293,7 @@ def _study_in(folder: Path) -> str:
 
 
 def _refuse_another(folder: Path, study: str) -> None:
-    """Raise UserError if the results belong to another study than the requested one."""
+    """Raise UserError if the results belong to another study than the user named."""
     own = _study_in(folder)
     if own and own != study:
         raise UserError(f"--study {study}: {folder} holds results of the study {own}; leave the "
@@ -228,15 +301,19 @@ def _refuse_another(folder: Path, study: str) -> None:
 
 
 def compare_cells(results: Results, baseline: str) -> Cells:
-    """Return the cells of a run, compared with a baseline."""
+    """Return the measured combinations of a run, each compared with a baseline.
+
+    A combination is a cell such as one policy in one scenario, a baseline a level such as the
+    policy without protection.
+    """
     import analysis
 
     return analysis.Cells(results, baseline)
 
 
 def _print_and_write(report: Report, folder: Path, form: str, tables: Sequence[str],
-                     results: Results | None = None) -> None:
-    """Print the requested output and write the other files."""
+                     results: Results | None = None, baseline: str = "") -> None:
+    """Print the requested part of a report, and write the report's files."""
     if form != "terminal" and tables:
         _print_table(_single_table(report, tables, form), form)
         return
@@ -249,23 +326,29 @@ def _print_and_write(report: Report, folder: Path, form: str, tables: Sequence[s
         return
     chosen = _tables_to_print(report, tables)
     if report.run is not None and not tables:
-        _print_table(report.run, form)
+        if results is not None and report.summary:
+            study = find_folder_study(folder)
+            _print_summary(report, results, study, "")
+            _print_run(report.run, compare_cells(results, baseline), folder)
+        else:
+            _print_table(report.run, form)
     _print_all(chosen)
     if report.claims and not tables:
-        said = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
-        click.echo(f"{report.claims_counted}: {said}.")
+        tally = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
+        click.echo(f"{report.claims_counted}: {tally}.")
     if results is not None:
-        showing.make_console().print(Text(f"Digest of plan and records: {results.digest}"))
+        output.make_console().print(Text(f"Digest of plan and records: {results.digest}"))
     _write_figures(report, folder, is_aside=False)
     if report.has_page:
         _write_report(report, folder, results)
 
 
 def _write_report(report: Report, folder: Path, results: Results | None) -> None:
-    from analysis.present.writing import save_report
+    from analysis.present.page import save_report
 
     try:
-        page, document = save_report(report, folder, None if results is None else results.frame)
+        page, document = save_report(report, folder, None if results is None else results.frame,
+                                     cache_root() / "plotly")
     except OSError as error:
         raise UserError(f"{error.filename or folder}: the report cannot be written "
                         f"({error.strerror}); make the folder writable, or copy it") from None
@@ -273,7 +356,7 @@ def _write_report(report: Report, folder: Path, results: Results | None) -> None
 
 
 def _write_figures(report: Report, folder: Path, *, is_aside: bool) -> None:
-    """Write the figures that are separate files.
+    """Write the figures of a report as files.
 
     With `is_aside` their paths are printed to standard error, because another program reads
     standard output.
@@ -288,7 +371,7 @@ def _write_figures(report: Report, folder: Path, *, is_aside: bool) -> None:
 
 
 def _single_table(report: Report, table_ids: Sequence[str], form: str) -> Table:
-    """Return the single table that was requested, for another program to read."""
+    """Return the only table that the user requested, for output as Markdown or CSV."""
     if len(set(table_ids)) > 1 or "all" in table_ids:
         raise UserError(f"--format {form}: prints one table; give one --table, or look into the "
                         "report's tables/, where all are")
@@ -300,19 +383,19 @@ def _tables_to_print(report: Report, table_ids: Sequence[str]) -> list[Table]:
 
     These are the requested tables, or else those that the report selects.
     """
-    there = {table.id: table for table in report.tables}
+    tables = {table.id: table for table in report.tables}
     if "all" in table_ids:
-        return list(there.values())
-    missing = [name for name in table_ids if name not in there]
+        return list(tables.values())
+    missing = [name for name in table_ids if name not in tables]
     if missing:
         raise UserError(f"--table {missing[0]}: there is no such table here; choose from "
-                        f"{', '.join(there)}")
-    return [there[name] for name in dict.fromkeys((*(table_ids or report.printed), *report.asked))
-            if name in there]
+                        f"{', '.join(tables)}")
+    return [tables[name] for name in dict.fromkeys((*(table_ids or report.printed), *report.asked))
+            if name in tables]
 
 
 def _call_study(make: Callable[[], _T], study: Study, folder: Path) -> _T:
-    """Return the result of a study's function for a report.
+    """Call a function of a study for a report, and return its result.
 
     Args:
         make: The function, which may raise any exception.
@@ -322,18 +405,18 @@ def _call_study(make: Callable[[], _T], study: Study, folder: Path) -> _T:
     Raises:
         UserError: The function failed.
     """
-    from analysis import NothingToReport
+    from analysis import NoResultsError
 
     try:
-        with request.convert_study_errors(study, "report", passing=NothingToReport):
+        with request.convert_study_errors(study, "report", passing=NoResultsError):
             return make()
-    except NothingToReport as error:
+    except NoResultsError as error:
         raise UserError(f"{folder}: {error}") from None
 
 
 def _print_table(table: Table, form: str) -> None:
     if form == "markdown":
-        from analysis.present.markdown import to_markdown
+        from analysis.present.export import to_markdown
 
         click.echo(to_markdown(table), nl=False)
     elif form == "csv":
@@ -346,9 +429,9 @@ def _print_table(table: Table, form: str) -> None:
         _print_all([table])
 
 
-def _print_all(tables: Sequence[Table]) -> None:
+def _print_all(tables: Sequence[Table], console: Console | None = None) -> None:
     from analysis.present.terminal import to_console
 
-    console = showing.make_console()
+    console = console or output.make_console()
     for table in tables:
         console.print(to_console(table), end="")

@@ -1,93 +1,121 @@
-"""`qop run`: the flow of a run, from the command line to its table."""
+"""`qop run`: measure a study, and print the results as a table.
+
+A study says what is varied (such as policies and scenarios) and what is measured. The steps are:
+parse the options, build the plan, measure its repetitions, print the results. `measure_plan`
+measures all repetitions of a plan that the results folder lacks. They are measured on this machine,
+or on a cluster (`--cluster`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 import studies
-from harness.cluster import extra
+from guest.image import GuestImage
+from guest.releases import DEFAULT, RELEASES
+from harness import errors
+from harness.cluster import dask_settings
 from harness.commands import options
 from harness.engine import (
-    builders,
-    choosing,
-    disk_full,
-    preview,
+    deciding,
+    host_checks,
     profiles,
+    progress,
     provenance,
     request,
     results,
     setup,
-    stopping,
+    stopping_rule,
+    virtual,
 )
+from harness.engine import programs as own_programs
 from harness.engine.campaign import Campaign
 from harness.engine.events import EventLog
 from harness.engine.plan import Plan, Step
-from harness.engine.progress import Progress
+from harness.engine.progress import ProgressDisplay
 from harness.errors import UserError
 from studies.study import Study
+from topologies.builders import MININET_WIFI
 
 #: Creates a campaign, from the results folder, the event log and a function that returns further
 #: steps.
-Begin = Callable[[results.ResultsFolder, EventLog, Callable[[], Sequence[Step]]], Any]
+CampaignFactory = Callable[[results.ResultsFolder, EventLog, Callable[[], Sequence[Step]]], Any]
+#: Options that the command leaves out which measures further repetitions.
+_ONCE = ("fresh", "dry_run", "repetitions", "until_ci", "until_decided", "max_repetitions",
+         "most_repetitions", "table")
+Rule = stopping_rule.StoppingRule | deciding.DecisionRule
 
 
-def _run_study(study: str, *, until_ci: str | None, max_repetitions: int | None,
+def _run_study(study: str, *, until_decided: bool, until_ci: str | None,
+               max_repetitions: int | None,
                most_repetitions: int | None, captures: str, out: Path | None, fresh: bool,
-               dry_run: bool, cluster: str | None, **asked: Any) -> int:
-    """Measure the cells of STUDY, then print one table.
+               dry_run: bool, cluster: str | None, table: str, **asked: Any) -> int:
+    """Measure the cells of STUDY, then print the answer and one table.
 
-    './qop studies' lists the studies. Options that only this study has come first.
-
-    Everything is checked before anything starts. Results are written as they are measured. If an
-    interrupted run is started again with the same command, it continues where it stopped.
+    './qop studies' lists the studies. './qop run STUDY --help' shows all options of a study. The
+    same command continues an interrupted run.
 
     Exit status: 0 if every repetition was measured and proven, 1 if not, 2 for bad input. A
-    repetition that is skipped, because this machine lacks what it needs, does not count as a
-    failure.
+    repetition is skipped without a failure if this machine lacks what it needs.
     """
     plan = _build_plan(study, out=out, is_elsewhere=cluster is not None, **asked)
-    if cluster:
+    if cluster is not None:
         _check_cluster(cluster, plan.settings.on)
-    rule = _stopping_rule(until_ci, max_repetitions, most_repetitions, plan)
+    rule: Rule | None = _stopping_rule(until_ci, max_repetitions, most_repetitions, plan,
+                                       until_decided=until_decided)
     if fresh and out is not None:
-        choosing.refuse_used(out)
-    folder = choosing.choose_folder(out, results.RESULTS, plan, fresh=fresh)
+        results.refuse_used_folder(out)
+    folder = results.choose_results_folder(out, results.RESULTS, plan, fresh=fresh,
+                                           until_decided=until_decided)
+    if until_decided:
+        rule = deciding.plan_rule(plan.study, folder, plan.settings.repetitions,
+                                  max_repetitions or most_repetitions)
+        plan = deciding.with_looks(plan, rule.looks)
     if out is None and not fresh and asked["clock"] is None and not folder.exists():
-        choosing.tell_of_another_clock(results.RESULTS, plan)
+        results.print_other_clock_hint(results.RESULTS, plan)
     if dry_run:
-        preview.print_preview(plan, folder, captures)
+        progress.print_preview(plan, folder, captures)
         return 0
+    if cluster is None and not folder.exists():
+        setup.check_plan_build(plan)  # before the folder is made
     begin = _cluster_campaign_factory(
-        plan, cluster, captures) if cluster else _local_campaign_factory(plan, folder)
+        plan, cluster, captures) if cluster is not None else _local_campaign_factory(plan, folder)
     failed = measure_plan(plan, folder, begin, rule=rule, captures=captures)
-    _print_report(folder)
+    _print_report(folder, is_short=table == "short")
     return 1 if failed else 0
 
 
 command = options.StudyCommand("run", _run_study, params=options.run_parameters,
                                named=options.find_study_argument,
-                               naming="{}")
+                               naming="{}", has_short_help=True)
 
 
 def _stopping_rule(until_ci: str | None, max_repetitions: int | None, most_repetitions: int | None,
-                   plan: Plan) -> stopping.Rule | None:
-    """Return the stopping rule. Raises UserError for an invalid rule, or one without effect."""
+                   plan: Plan, *, until_decided: bool = False) -> stopping_rule.StoppingRule | None:
+    """Return the rule of --until-ci. Raises UserError for an invalid or useless rule."""
     if max_repetitions is not None and most_repetitions is not None:
         raise UserError("--most-repetitions: is the former name of --max-repetitions; "
                         "leave one out")
     most = max_repetitions or most_repetitions
     if until_ci is None:
-        if most is not None:
-            raise UserError(f"--max-repetitions {most}: is where --until-ci gives up; add "
-                            "--until-ci, or say --repetitions")
+        if most is not None and not until_decided:
+            raise UserError(f"--max-repetitions {most}: is where --until-ci and --until-decided "
+                            "give up; add one of them, or say --repetitions")
         return None
-    rule = stopping.parse_rule(until_ci, most or stopping.MAX_REPETITIONS, plan.study)
+    if until_decided:
+        raise UserError(f"--until-ci {until_ci}: --until-decided says when to stop, too; give one "
+                        "of them")
+    rule = stopping_rule.parse_stopping_rule(until_ci, most or stopping_rule.MAX_REPETITIONS,
+                                             plan.study)
     if rule.max_repetitions <= plan.settings.repetitions:
         raise UserError(f"--until-ci {until_ci}: {plan.settings.repetitions} repetitions are "
                         f"planned, and it gives up after {rule.max_repetitions}; give more with "
@@ -96,22 +124,40 @@ def _stopping_rule(until_ci: str | None, max_repetitions: int | None, most_repet
 
 
 def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: str,
-                out: Path | None,
-                is_elsewhere: bool, fault: str | None = None, **asked: Any) -> Plan:
-    """Return the plan. Raises UserError if the request is not valid."""
+                release: str | None, out: Path | None, is_elsewhere: bool,
+                fault: str | None = None, programs: Path | None = None, **asked: Any) -> Plan:
+    """Return the plan of the run. Raises UserError if an option is not valid."""
     _check_place(clock or "real", on)
+    if programs and (is_elsewhere or on == "vm"):
+        where = "--cluster" if is_elsewhere else "--on vm"
+        raise UserError(f"--programs {programs}: guests and machines of {where} cannot see this "
+                        f"folder; leave out {where}")
     chosen = studies.load_study(study)
-    made = request.build_plan(
+    if release and any(factor.name == "release" for factor in chosen.factors):
+        raise UserError(f"--release {release}: {study} measures releases side by side; choose by "
+                        f"--only release={release}")
+    plan = request.build_plan(
         options.build_request(chosen, **asked),
-        {"seed": seed, "fault": fault, "on": on,
-         "clock": clock or _clock_before(chosen, asked["profile"], on, out),
-         "builder": _choose_builder(builder, on, out, is_elsewhere=is_elsewhere)})
-    _check_place(made.settings.clock, on)
-    return made
+        {"seed": seed, "fault": fault, "on": on, "release": release or _release_before(out),
+         "clock": clock or _clock_before(chosen, asked["profile"], on, out)})
+    _check_place(plan.settings.clock, on)
+    _check_releases(plan, builder)
+    if not plan.other_releases:
+        plan = _change_settings(plan, builder=_choose_builder(builder, on, out,
+                                                              is_elsewhere=is_elsewhere))
+    if programs:
+        plan = _change_settings(
+            plan, programs_folder=str(programs), programs=own_programs.describe_programs(
+                programs, partial(_ensure_plain_images, plan) if on == "guest" else None))
+    if on == "vm":
+        virtual.check_plan(plan)
+    if on == "host" and host_checks.kernel_shows_keys() is False:
+        virtual.refuse_unproven(plan, f"kernel {os.uname().release}")
+    return plan
 
 
 def _clock_before(study: Study, profile: str, on: str, out: Path | None) -> str | None:
-    """Return the clock of the results folder's earlier run.
+    """Return the clock with which an earlier run measured in the results folder.
 
     The result is None without an earlier run, or if the profile names a clock.
     """
@@ -126,25 +172,69 @@ def _clock_before(study: Study, profile: str, on: str, out: Path | None) -> str 
 
 
 def _check_place(clock: str, on: str) -> None:
-    if clock != "real" and on == "host":
-        raise UserError(f"--clock {clock}: only embedded guests have it; leave out --on host")
+    if clock != "real" and on != "guest":
+        raise UserError(f"--clock {clock}: only embedded guests have it; leave out --on {on}")
 
 
 def _choose_builder(requested: str, on: str, out: Path | None, *, is_elsewhere: bool) -> str:
-    """Return the network backend of the plan.
+    """Return the network backend for the run.
 
     This is the requested one, else that of the folder's earlier run, else the best one here.
     """
     before = results.read_manifest(out) if out is not None else None
-    if requested == builders.AUTO and before is not None:
-        requested = before.settings.get("builder", builders.AUTO)
+    if requested == setup.AUTO_BUILDER and before is not None:
+        requested = before.settings.get("builder", setup.AUTO_BUILDER)
     # Other machines of a cluster must have the backend, which is checked there.
-    if is_elsewhere and requested != builders.AUTO:
+    if is_elsewhere and requested != setup.AUTO_BUILDER:
         return requested
-    return builders.choose_builder(requested, on)
+    return setup.choose_builder(requested, on)
 
 
-def measure_plan(plan: Plan, folder: Path, begin: Begin, *, rule: stopping.Rule | None = None,
+def _change_settings(plan: Plan, **changes: Any) -> Plan:
+    """Return a plan with other settings of the run."""
+    return replace(plan, settings=replace(plan.settings, **changes))
+
+
+def _release_before(out: Path | None) -> str:
+    """Return the Debian release of the folder's earlier run, or the default one without a run.
+
+    Raises:
+        UserError: This version does not know that release.
+    """
+    before = results.read_manifest(out) if out is not None else None
+    release = str(before.settings.get("release", DEFAULT.suite)) if before else DEFAULT.suite
+    if release not in RELEASES:
+        raise UserError(f"{out}: was begun with the Debian release {release}, and known are "
+                        f"{', '.join(RELEASES)}; use the version that wrote it, or choose another "
+                        "folder with --out")
+    return release
+
+
+def _check_releases(plan: Plan, builder: str) -> None:
+    """Refuse what only the default Debian release has, if a guest of the plan has another one.
+
+    Raises:
+        UserError: The run has no embedded guests, or a builder of the default release.
+    """
+    if not plan.other_releases:
+        return
+    option = f"--release {', '.join(plan.other_releases)}"
+    if plan.settings.on != "guest":
+        raise UserError(f"{option}: only embedded guests have another release than "
+                        f"{DEFAULT.suite}; leave out --on {plan.settings.on}")
+    if builder == MININET_WIFI:
+        raise UserError(f"{option}: Mininet-WiFi is built for {DEFAULT.suite} alone; leave out "
+                        "--builder")
+
+
+def _ensure_plain_images(plan: Plan) -> list[GuestImage]:
+    """Return the guest image of each Debian release in a plan, built if it is missing."""
+    suites = {testbed.spec.release or DEFAULT.suite for testbed in plan.testbeds.values()}
+    return [setup.ensure_variant(setup.VARIANT_OF_BUILDER[plan.settings.builder],
+                                 release=RELEASES[suite]) for suite in sorted(suites)]
+
+
+def measure_plan(plan: Plan, folder: Path, begin: CampaignFactory, *, rule: Rule | None = None,
                  captures: str = "all") -> bool:
     """Measure the missing repetitions of a plan, and return whether one has failed.
 
@@ -159,27 +249,39 @@ def measure_plan(plan: Plan, folder: Path, begin: Begin, *, rule: stopping.Rule 
         UserError: The folder cannot be used, or the machine cannot measure the plan.
     """
     with results.ResultsFolder(folder, captures) as results_folder:
-        with disk_full.report_errors(folder):
+        with errors.report_disk_errors(folder):
             line = results_folder.adopt_plan(plan)
         if line:
             click.echo(f"qop: {line}", err=True)
-        steps, again = results_folder.missing_steps(plan), results_folder.flagged_steps(plan)
+        steps, flagged = results_folder.missing_steps(plan), results_folder.flagged_steps(plan)
 
-        def more() -> list[Step]:
-            return rule.next_block(plan, results_folder.records) if rule else []
-
-        if not (steps or again or more()):
-            return False
         already = len(plan.all_steps()) - len(steps)
-        progress = Progress(plan, folder, _clock_caveat(plan))
+
+        def next_steps() -> list[Step]:
+            further = rule.next_block(plan, results_folder.records) if rule else []
+            tell_claims()
+            return further
+
+        def tell_claims() -> None:
+            if isinstance(rule, deciding.DecisionRule) and rule.line:
+                events.emit_event("claims-judged", open=rule.open_claims, line=rule.line)
+
+        if rule and not (steps or flagged):
+            steps = rule.next_block(plan, results_folder.records)
+        if not (steps or flagged):
+            if isinstance(rule, deciding.DecisionRule):
+                click.echo(f"qop: {folder}: {rule.line}", err=True)
+            return False
+        progress = ProgressDisplay(plan, folder, _clock_caveat(plan))
         events = EventLog(folder, progress.show_event)
-        campaign = begin(results_folder, events, more)
+        campaign = begin(results_folder, events, next_steps)
         results_folder.drop_checksums()
         with progress:
             events.emit_event("run-started", study=plan.study.id, plan=plan.digest, already=already,
-                              total=already + len(steps) + len(again))
+                              total=already + len(steps) + len(flagged))
+            tell_claims()
             try:
-                asyncio.run(_run_until_signal(campaign.run(steps, again),
+                asyncio.run(_run_until_signal(campaign.run(steps, flagged),
                                               progress.update_until_cancelled()))
             finally:
                 events.emit_event("run-ended", failed=len(progress.state.failed))
@@ -187,40 +289,47 @@ def measure_plan(plan: Plan, folder: Path, begin: Begin, *, rule: stopping.Rule 
 
 
 def _clock_caveat(plan: Plan) -> str:
-    from analysis.clock import clock_caveat
+    from analysis.circumstances import clock_caveat
 
     return clock_caveat(plan.settings.clock)
 
 
-def _local_campaign_factory(plan: Plan, folder: Path) -> Begin:
-    """Return a function that creates a campaign on this machine."""
-    def begin(results_folder: results.ResultsFolder, events: EventLog,
-              more: Callable[[], Sequence[Step]]) -> Campaign:
-        machine = setup.machine_for_plan(plan)
+def _local_campaign_factory(plan: Plan, folder: Path) -> CampaignFactory:
+    """Return a function that measures repetitions on this machine."""
+    def begin_campaign(results_folder: results.ResultsFolder, events: EventLog,
+                       more: Callable[[], Sequence[Step]]) -> Campaign:
+        if plan.settings.on == "vm" and (build := virtual.describe_build()):
+            click.echo(f"qop: --on vm: {build}", err=True)
+        machine = setup.make_machine_for_plan(plan)
+        if isinstance(machine, virtual.VirtualMachine) and machine.is_emulated:
+            expected_s = progress.estimate_emulated_s(
+                plan, results_folder.missing_steps(plan), len(machine.processors))
+            click.echo(f"qop: --on vm: expect {progress.format_duration(expected_s)}, and longer "
+                       "beside other load", err=True)
 
-        def describe() -> None:
-            with disk_full.report_errors(folder):
+        def add_provenance() -> None:
+            with errors.report_disk_errors(folder):
                 provenance.write_provenance(folder, plan, machine)
 
-        return Campaign(plan, machine, results_folder, events, more, beside=describe)
-    return begin
+        return Campaign(plan, machine, results_folder, events, more, background_work=add_provenance)
+    return begin_campaign
 
 
-def _cluster_campaign_factory(plan: Plan, where: str, captures: str) -> Begin:
-    """Return a function that creates a campaign on the workers of a cluster."""
-    def begin(results_folder: results.ResultsFolder, events: EventLog,
-              more: Callable[[], Sequence[Step]]) -> Any:
+def _cluster_campaign_factory(plan: Plan, where: str, captures: str) -> CampaignFactory:
+    """Return a function that measures repetitions on the workers of a cluster."""
+    def begin_campaign(results_folder: results.ResultsFolder, events: EventLog,
+                       more: Callable[[], Sequence[Step]]) -> Any:
         from harness.cluster.campaign import ClusterCampaign  # dask loads slowly
 
         return ClusterCampaign(plan, where, results_folder, events, more, captures=captures)
-    return begin
+    return begin_campaign
 
 
 def _check_cluster(where: str, on: str) -> None:
     """Raise UserError if the cluster cannot be used, before anything is written."""
-    if on == "host":
-        raise UserError("--cluster: workers measure in embedded guests; leave out --on host")
-    extra.require_dask("--cluster")
+    if on != "guest":
+        raise UserError(f"--cluster: workers measure in embedded guests; leave out --on {on}")
+    dask_settings.require_dask("--cluster")
     from harness.cluster import connection
 
     connection.check_cluster_name(where)
@@ -240,12 +349,12 @@ async def _run_until_signal(work: Coroutine[Any, Any, None],
     task, other = asyncio.ensure_future(work), asyncio.ensure_future(background)
     loop = asyncio.get_running_loop()
 
-    def interrupt() -> None:
+    def cancel_task() -> None:
         if not task.cancelling():
             task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, interrupt)
+        loop.add_signal_handler(number, cancel_task)
     try:
         await task
     except asyncio.CancelledError:
@@ -255,7 +364,8 @@ async def _run_until_signal(work: Coroutine[Any, Any, None],
         await asyncio.gather(other, return_exceptions=True)
 
 
-def _print_report(folder: Path) -> None:
+def _print_report(folder: Path, *, is_short: bool) -> None:
     from harness.commands.report import print_run_table  # pandas loads slowly; load it when needed
 
-    print_run_table(folder)
+    print_run_table(folder, is_short=is_short, command=options.repeat_command(
+        click.get_current_context(), without=_ONCE))

@@ -1,4 +1,9 @@
-"""`qop status`: show the progress of a run, from its results folder alone."""
+"""`qop status`: show the progress of a run, read from its results folder.
+
+The command prints how many repetitions (measurements) are done, failed and missing, and whether a
+run is writing to the folder now. Of a running one it also prints the present state. It works from
+any other terminal, because the run writes all events to the folder.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,9 @@ import click
 import studies
 from harness.engine import progress, results
 from harness.engine.events import RunState
-from harness.engine.progress import duration_text
-from harness.portable import folder_lock
-from measure.document import to_printable
+from harness.engine.progress import format_duration
+from harness.portable import folder as portable_folder
+from measure.records.document import to_printable
 from studies import records as stored
 from studies.study import StudyError
 
@@ -22,12 +27,14 @@ from studies.study import StudyError
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 def command(folder: Path | None) -> None:
     """Show the progress of a run: FOLDER, or the newest in results/."""
-    folder = folder or results.latest_folder(results.RESULTS)
+    folder = folder or results.find_latest_folder(results.RESULTS)
     counts = _count_repetitions(folder)
     state = "running" if counts["running"] else "not running"
     click.echo(f"{folder}: {state}; {counts['ok']} of {counts['total']} repetitions ok, "
                f"{len(counts['failed'])} failed, {counts['missing']} to measure, "
                f"{len(counts['flagged'])} flagged (the processor was the limit)")
+    if counts["programs"]:
+        click.echo(to_printable(f"  programs of the user's own: {counts['programs']}"))
     if counts["running"]:
         _show_live(folder)
     for record in counts["failed"]:
@@ -37,7 +44,7 @@ def command(folder: Path | None) -> None:
 
 
 def _count_repetitions(folder: Path) -> dict[str, Any]:
-    """Return counts of repetitions by state, and whether a run is writing.
+    """Return the number of repetitions by state, and whether a run is writing to the folder.
 
     Repetitions beyond the plan are included: a stopping rule or an earlier, larger plan made them.
     """
@@ -48,8 +55,8 @@ def _count_repetitions(folder: Path) -> dict[str, Any]:
     flagged = [entry.name for entry in records if entry.environment.get("flags")]
     missing = plan.planned - sum(map(plan.contains, records))
     return {"total": len(records) + missing, "ok": good, "flagged": flagged, "failed": failed,
-            "complaints": complaints, "missing": missing,
-            "running": folder_lock.is_taken(folder)}
+            "complaints": complaints, "missing": missing, "programs": plan.own_programs,
+            "running": portable_folder.is_folder_locked(folder)}
 
 
 def _show_live(folder: Path) -> None:
@@ -59,25 +66,28 @@ def _show_live(folder: Path) -> None:
         return
     now = time.time()
     left_s = state.left_s(now)
-    left = f", about {duration_text(left_s)} left" if left_s is not None else ""
-    click.echo(f"  {state.done} of {state.total} done in {duration_text(now - state.began)}{left}; "
-               f"{len(state.testbeds)} testbeds, {len(state.running)} measuring side by side")
+    left = f", about {format_duration(left_s)} left" if left_s is not None else ""
+    click.echo(
+        f"  {state.done} of {state.total} done in {format_duration(now - state.began)}{left}; "
+        f"{len(state.testbeds)} testbeds, {len(state.running)} measuring side by side")
     for name, began in state.running.items():
-        waited_for = progress.reason_for_waiting(state, name, now)
+        waited_for = progress.describe_wait(state, name, now)
         click.echo(to_printable(f"  running: {name}, {now - began:.0f} s"
                                 + (f"; {waited_for}" if waited_for else "")))
+    if state.open_claims:
+        click.echo(to_printable(f"  open claims: {', '.join(state.open_claims)}"))
     if state.last:
         click.echo(f"  last: {to_printable(_last_line(folder, state))}")
 
 
 def _last_line(folder: Path, state: RunState) -> str:
-    """Return the line about the last repetition, as the run itself prints it.
+    """Return the line about the last finished repetition, as the run itself printed it.
 
     The line is only the name if the study is not installed.
     """
     assert state.last is not None
     try:
         metrics = studies.load_study(results.require_manifest(folder).study.id).metrics
-        return progress.repetition_line(state.last, metrics)
+        return progress.format_repetition(state.last, metrics)
     except (StudyError, LookupError, TypeError):
         return str(state.last.get("name", ""))

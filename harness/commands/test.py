@@ -1,4 +1,9 @@
-"""`qop test`: run the project's own tests, with those that measure time last and alone."""
+"""`qop test`: run qop's own tests with pytest, in up to three groups.
+
+This is for developers of qop. Arguments go to pytest. `pytest_passes` divides the tests: those
+without guests (virtual machines), those with guests, and last those that measure time, one at a
+time. The exit status shows whether all passed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +48,7 @@ def command(arguments: tuple[str, ...]) -> int:
 
 
 def pytest_passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the arguments of each start of pytest.
+    """Yield the arguments for each call of pytest: the tests run in up to three groups.
 
     Tests that measure time need the whole machine. Other tests with guests share the processors.
     Tests without guests run in one process more than there are processors, because some wait.
@@ -72,9 +77,9 @@ def _is_file(argument: str) -> bool:
 
 
 def overall_status(statuses: Sequence[int]) -> int:
-    """Return the first bad exit status of all passes.
+    """Return the first exit status of all pytest calls that shows a failure.
 
-    "No test selected" is bad only if no pass selected a test.
+    "No test selected" is a failure only if no call selected a test.
     """
     bad = [status for status in statuses if status not in (0, NOTHING)]
     return bad[0] if bad else min(statuses)

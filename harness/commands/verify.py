@@ -1,4 +1,9 @@
-"""`qop verify`: check that a results folder or an archive is complete and consistent."""
+"""`qop verify`: check that a results folder or an archive is complete and unchanged.
+
+The command compares all files with their checksums and prints a line for each problem. With
+`--redo` it also computes all results again from the captures. With `--write` it writes new
+checksums.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,10 @@ from pathlib import Path
 
 import click
 
+from harness import host_process
 from harness.engine import results
-from harness.portable import interrupts, verifying
-from measure.document import to_printable
+from harness.portable import verification
+from measure.records.document import to_printable
 
 
 @click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,9 +33,9 @@ def command(place: Path | None, write: bool, redo: bool) -> int:
 
     Exit status: 0 if no problem was found, 1 with one line for each problem.
     """
-    place = place or results.latest_folder(results.RESULTS)
-    with interrupts.interrupt_on_signals():
-        verdict = verifying.verify_results(place, write=write, redo=redo)
+    place = place or results.find_latest_folder(results.RESULTS)
+    with host_process.raise_interrupt_on_signals():
+        verdict = verification.verify_results(place, write=write, redo=redo)
     for line in (*(finding.text for finding in verdict.findings), *verdict.notes):
         click.echo(to_printable(line))
     if verdict.ok:

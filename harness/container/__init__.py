@@ -1,1 +1,1 @@
-"""The container image: an OCI archive that contains everything to measure in guests."""
+"""Build the container image of qop: an OCI archive with everything to measure in guests."""

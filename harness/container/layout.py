@@ -1,7 +1,9 @@
 """Write an OCI image archive: layers packed with zstd, and the documents that describe them.
 
-The documents follow the OCI image specification 1.0. Debian 12's unprivileged tool for that (umoci)
-packs layers with gzip only. The image would then exceed its limit of 250 MB by 10 %.
+`pack` compresses a tar file to a layer. `write_archive` writes layers and configuration to one
+file, which podman and docker load. The documents follow the OCI image specification 1.0. Debian
+12's unprivileged tool for that (umoci) packs layers with gzip only. The image would then exceed its
+limit of 250 MB by 10 %.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from guest.commands import Commands
+from guest.build import BuildCommands
 
 _TYPE = "application/vnd.oci.image"
 #: Annotations in which podman, and docker's newer image store (containerd), look for an image's
@@ -25,8 +27,8 @@ _NAMES = {"org.opencontainers.image.ref.name": "{}",
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A packed layer with its digest, and the digest of the unpacked tar."""
+class ImageLayer:
+    """A packed layer of a container image with its digest, and that of the unpacked tar."""
 
     file: Path
     digest: str
@@ -34,25 +36,25 @@ class Layer:
     made_by: str
 
     def to_descriptor(self) -> dict[str, Any]:
-        """Return the layer's entry in a manifest."""
+        """Return the entry of a layer in the OCI image manifest."""
         return {"mediaType": f"{_TYPE}.layer.v1.tar+zstd", "digest": f"sha256:{self.digest}",
                 "size": self.file.stat().st_size}
 
 
-def pack(tar: Path, made_by: str, commands: Commands, *, level: int) -> Layer:
-    """Pack a tar into a layer next to it with zstd, and remove the tar.
+def pack(tar: Path, made_by: str, commands: BuildCommands, *, level: int) -> ImageLayer:
+    """Pack a tar file with zstd to a layer next to it, and remove the tar file.
 
     `level` is zstd's compression level.
     """
     diff_id = _file_sha256(tar)
     packed = tar.with_suffix(".tar.zst")
     commands.run(["zstd", "--quiet", "--rm", "-T0", f"-{level}", str(tar), "-o", str(packed)])
-    return Layer(packed, _file_sha256(packed), diff_id, made_by)
+    return ImageLayer(packed, _file_sha256(packed), diff_id, made_by)
 
 
-def write_archive(layers: Sequence[Layer], name: str, config: Mapping[str, Any],
+def write_archive(layers: Sequence[ImageLayer], name: str, config: Mapping[str, Any],
                   annotations: Mapping[str, str], target: Path) -> None:
-    """Write an archive that podman and docker load as `name`.
+    """Write an OCI image archive that podman and docker load as `name`.
 
     Args:
         layers: The layers, lowest first.

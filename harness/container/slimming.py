@@ -1,4 +1,4 @@
-"""Remove files that no command reads from the container image.
+"""Delete files that qop never reads from the container image, to make it smaller.
 
 This program runs in the image with Debian's Python. The environment is 730 MB as installed, which
 is more than the limit of the whole image. Every rule must match a file, so that no rule outlives
@@ -28,6 +28,9 @@ RULES: dict[str, tuple[str, ...]] = {
         f"{SITE}/distutils-precedence.pth", "usr/share/python-wheels"),
     "plotly but for the script that reports embed": (
         f"{SITE}/plotly/graph_objs", f"{SITE}/plotly/validators", f"{SITE}/plotly/labextension",
+        *(f"{SITE}/plotly/{part}" for part in (
+            "express", "figure_factory", "matplotlylib", "io", "offline", "basedatatypes.py",
+            "_subplots.py")),
         f"{SITE}/plotly/package_data/widgetbundle.js", f"{SITE}/narwhals",
         "opt/qop/python/share/jupyter"),
     "Arrow's network services, foreign stores and formats: tables are written to files": tuple(
@@ -41,13 +44,17 @@ RULES: dict[str, tuple[str, ...]] = {
             "cluster", "constants", "datasets", "differentiate", "fft", "fftpack", "integrate",
             "interpolate", "io", "linalg", "misc", "ndimage", "odr", "optimize", "signal",
             "sparse", "spatial", "stats", "special/cython_special.*")),
-    "NumPy's compilers of modules": (f"{SITE}/numpy/distutils",),
+    "NumPy's compilers of modules, and a module of its tests": (
+        f"{SITE}/numpy/distutils", f"{SITE}/numpy/_core/_simd.*"),
     "fonts in PDF and PostScript: figures are SVG and PNG": (
         f"{SITE}/fontTools/[!am_]*", f"{SITE}/fontTools/m[!i]*", f"{SITE}/fontTools/misc/*.so",
         f"{SITE}/matplotlib/mpl-data/fonts/afm",
         f"{SITE}/matplotlib/mpl-data/fonts/pdfcorefonts"),
-    "fonts of formulas, and windows and examples of Matplotlib's": (
-        f"{SITE}/matplotlib/mpl-data/fonts/ttf/STIX*", f"{SITE}/matplotlib/mpl-data/images",
+    "fonts but DejaVu Sans, and windows and examples of Matplotlib's": (
+        f"{SITE}/matplotlib/mpl-data/fonts/ttf/STIX*",
+        f"{SITE}/matplotlib/mpl-data/fonts/ttf/DejaVuSerif*",
+        f"{SITE}/matplotlib/mpl-data/fonts/ttf/DejaVuSansMono*",
+        f"{SITE}/matplotlib/mpl-data/images",
         f"{SITE}/matplotlib/mpl-data/sample_data"),
     "photographs' formats, and text in pictures but Matplotlib's": (
         *(f"{SITE}/PIL/_{part}*" for part in ("avif", "webp", "imagingft")),
@@ -57,6 +64,7 @@ RULES: dict[str, tuple[str, ...]] = {
         f"{SITE}/cryptography", f"{SITE}/cffi", f"{SITE}/_cffi_backend*", f"{SITE}/pycparser"),
     "messages in ASN.1, which only a judge reads that verifies signatures, too": (
         f"{SITE}/asn1tools", f"{SITE}/bitstruct"),
+    "time zones: all times are in UTC": (f"{SITE}/tzdata", f"{SITE}/tzdata-*"),
     "highlighting of source code": (f"{SITE}/pygments/lexers", f"{SITE}/pygments/styles"),
     "Python's help, tests and turtles": (
         "usr/lib/python3.11/pydoc_data", "usr/lib/python3.11/test", "usr/lib/python3.11/lib2to3",
@@ -72,13 +80,13 @@ STRIPPED = ("PIL", "kiwisolver", "pyarrow", "yaml")
 
 
 def _strip_modules(folder: Path) -> None:
-    """Remove symbols that only debuggers and linkers read from compiled modules."""
+    """Remove debugging and linker symbols from compiled modules (`strip`)."""
     for module in (path for path in folder.rglob("*.so*") if _LIBRARY.search(path.name)):
         subprocess.run(["strip", "--strip-unneeded", str(module)], check=True)
 
 
 def main() -> int:
-    """Remove the files that the rules name below the given folder, and strip the rest."""
+    """Delete the files that the rules name below a folder, and strip compiled modules."""
     root = Path(sys.argv[1])
     for patterns in RULES.values():
         for pattern in patterns:

@@ -1,1 +1,1 @@
-"""The engine: it turns a plan of any study into records."""
+"""The measurement engine: it executes the plan of any study and writes records of the results."""

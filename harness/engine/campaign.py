@@ -1,10 +1,12 @@
-"""Perform a run, from its plan to its last record.
+"""Measure all repetitions of a run, and write one record (JSON file) for each.
 
-The campaign distributes testbeds over processors, keeps the order of blocks, and repeats failed
-attempts. A testbed serves its cells from the first repetition to the last, so that the blocked
-order costs no reboots. While one repetition is measured, the captures of the last one are dissected
-in parallel. Repetitions that were limited by contention for the processor are measured again at the
-end, with nothing else running.
+A repetition is one measurement, for example of one policy in one scenario. `Campaign` takes the
+plan of the run and its results folder. It distributes testbeds (emulated networks in guest
+machines) over the processors, keeps the order of the plan, and retries lost repetitions
+(harness.engine.retries). A testbed measures all its repetitions one after the other, so that it
+boots only once. While one repetition is measured, the packet captures of the previous one are
+dissected in parallel. Repetitions that had to wait too long for a processor are measured again at
+the end, with nothing else running.
 """
 
 from __future__ import annotations
@@ -20,43 +22,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import secrets
-from harness.engine import (
-    contention,
-    control,
-    disk_full,
-    memory,
-    packing,
-    recording,
-    wakefulness,
-)
-from harness.engine.dissectors import DissectorLost, Dissectors
+from harness import errors, secrets
+from harness.engine import control_socket, cpu_contention, host, postprocessing, recording, retries
 from harness.engine.events import EventLog
 from harness.engine.machine import Machine
 from harness.engine.plan import Plan, Step, TestbedKey
-from harness.engine.restart import has_failed
+from harness.engine.postprocessing import DissectorLost, DissectorPool
 from harness.engine.results import ResultsFolder
 from harness.engine.scheduler import Scheduler
 from harness.engine.testbed import TestbedClient, TestbedFailed, TestbedLost
-from harness.engine.testbeds import Testbeds
-from measure.record import Record
-from studies.study import Judged, Repetition
+from harness.engine.testbed_pool import TestbedPool
+from measure.records.record import Record
+from studies.study import Judgement, Repetition
 
-#: Attempts to measure a repetition in all, if its testbed is lost.
-ATTEMPTS = 2
 #: Memory in MB that is not given to guests when the number of parallel guests is chosen.
 _SPARE_MB = 1024
 _BACKLOG = 4
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """A measured repetition with its testbed and its files."""
+class _Measurement:
+    """A finished measurement of one repetition, with its emulated network and its files.
+
+    - `step`, `attempt`: the repetition, and the number of this attempt
+    - `out`: folder of its files
+    - `waits`: samples of the guest's running and waiting time
+    - `exclusive`: whether no other guest ran at that time
+    """
 
     step: Step
     testbed: TestbedClient
     out: Path
-    waits: contention.Waits
+    waits: cpu_contention.CpuWaitSampler
     attempt: int
     #: The reason why the attempt before was lost, "" if none was.
     lost: str
@@ -67,7 +64,10 @@ class _Measured:
 
 @dataclass
 class Campaign:
-    """The state of a run. The method `run` performs the whole run."""
+    """A run in progress: its plan, its emulated networks (testbeds) and its results.
+
+    `run` performs the whole run.
+    """
 
     plan: Plan
     machine: Machine
@@ -80,53 +80,57 @@ class Campaign:
     #: Called in a thread after the first testbed has started, and before any record is written.
     #: Until then all processors are busy, so that an earlier call would delay the first
     #: measurement.
-    beside: Callable[[], None] = field(default=lambda: None)
+    background_work: Callable[[], None] = field(default=lambda: None)
 
     def __post_init__(self) -> None:
         self._secrets = secrets.make_secrets(self.plan.study.find_fault(self.plan.settings.fault))
         self.scheduler = Scheduler(
             self.plan, self.machine.processors, self._at_once, self.machine.max_testbeds,
-            memory.available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
-        self._testbeds = Testbeds(self.plan, self.machine, self.results, scheduler=self.scheduler,
-                                  secrets=self._secrets, events=self.events)
+            host.read_available_mb() - _SPARE_MB, memory_mb=defaultdict(int, self._memory_mb()))
+        self._testbeds = TestbedPool(self.plan, self.machine, self.results,
+                                     scheduler=self.scheduler,
+                                     secrets=self._secrets, events=self.events)
 
     async def run(self, steps: Sequence[Step], exclusive_steps: Sequence[Step] = ()) -> None:
-        """Measure all steps. Testbeds and processes are ended in every case.
+        """Measure all repetitions.
+
+        Testbeds and processes are ended in every case.
 
         Args:
-            steps: Steps to measure in parallel, in this order.
-            exclusive_steps: Steps to measure afterwards, with nothing else running.
+            steps: Repetitions to measure in parallel, in this order.
+            exclusive_steps: Repetitions to measure afterwards, with nothing else running.
 
         Raises:
             UserError: Results cannot be written.
         """
-        self._again: deque[Step] = deque(exclusive_steps)
+        self._exclusive_retries: deque[Step] = deque(exclusive_steps)
         self.scheduler.add_steps(steps)
         self._changed = asyncio.Event()
         self._dissecting: set[asyncio.Task[None]] = set()
-        self._beside: asyncio.Task[None] | None = None
+        self._background: asyncio.Task[None] | None = None
         # The part of a repetition before "shareable" is CPU-bound: one at a time per processor. The
         # part after it mostly waits.
         self._turns = {processor: asyncio.Lock() for processor in self.machine.processors}
         # Dissection is CPU-bound: more processes than processors would only be slower.
-        self._dissectors = Dissectors(len(self.machine.processors))
+        self._dissectors = DissectorPool(len(self.machine.processors))
         try:
             # One task group for measuring and dissecting: a record that cannot be written ends the
             # run.
-            with wakefulness.keep_awake(
+            with host.keep_processors_awake(
                     self.machine.processors if self.plan.settings.needs_idle_burners else ()):
-                async with control.listen_for_messages(self.results.path, self.send_message), \
+                async with control_socket.listen_for_messages(self.results.path,
+                                                              self.send_message), \
                         asyncio.TaskGroup() as self._group:
                     await self._all_side_by_side()
-                    await self._all_exclusively()
+                    await self._retry_exclusively()
         except ExceptionGroup as group:
-            raise disk_full.error_of_group(self.results.path, group) from None
+            raise errors.select_error(self.results.path, group) from None
         finally:
             await asyncio.shield(self._testbeds.close())
             self._dissectors.close()
 
     def send_message(self, name: str | None, message: Mapping[str, Any]) -> list[str]:
-        """Send a message to running repetitions.
+        """Send a message of the user (`./qop tell`) to running repetitions.
 
         Args:
             name: Name of the repetition, None for all that are running.
@@ -135,30 +139,34 @@ class Campaign:
         Returns:
             The names of the repetitions that received it.
         """
-        told = []
+        recipients = []
         for step in self.scheduler.running:
             testbed = self._testbeds.active_testbed(self.plan.testbed_of(step.cell))
             if name in (None, step.name) and testbed is not None:
                 testbed.send_message(message)
-                told.append(step.name)
-        return told
+                recipients.append(step.name)
+        return recipients
 
     def _start_background(self) -> asyncio.Task[None]:
-        """Return the task of the background work, started by the first call."""
-        if self._beside is None:
-            self._beside = self._group.create_task(asyncio.to_thread(self.beside))
-        return self._beside
+        """Start the campaign's background work in a thread once, and return its task."""
+        if self._background is None:
+            self._background = self._group.create_task(asyncio.to_thread(self.background_work))
+        return self._background
 
     @property
     def _backlog(self) -> int:
-        """Return how many repetitions may wait for dissection before no further one is started."""
+        """Return the largest number of measured repetitions that may wait for packet dissection.
+
+        No further repetition starts while more are waiting.
+        """
         return _BACKLOG * len(self.machine.processors)
 
     @property
     def _at_once(self) -> int:
         """Return how many repetitions one processor measures in parallel.
 
-        It is 1 where waiting is skipped, because one repetition then uses the whole processor.
+        The number is 1 with the virtual and processor clocks. These skip idle time, so one
+        repetition uses the whole processor.
         """
         return self.machine.at_once if self.plan.settings.is_real_time else 1
 
@@ -168,7 +176,7 @@ class Campaign:
                 for key, testbed in self.plan.testbeds.items()}
 
     async def _all_side_by_side(self) -> None:
-        """Start repetitions as the scheduler allows, until no step is left."""
+        """Measure all repetitions in parallel, as the scheduler allows."""
         if self.plan.settings.is_real_time:
             await self._testbeds.start_ahead()
         while True:
@@ -191,26 +199,26 @@ class Campaign:
                 for key in self.scheduler.idle_testbeds():
                     await self._testbeds.end_testbed(key)
 
-    async def _all_exclusively(self) -> None:
-        """Measure repetitions that waited for the processor again, with nothing else running."""
-        while self._again:
-            self.scheduler.add_steps([self._again.popleft()])
+    async def _retry_exclusively(self) -> None:
+        """Retry, one at a time, the repetitions that had to wait for a processor."""
+        while self._exclusive_retries:
+            self.scheduler.add_steps([self._exclusive_retries.popleft()])
             start = self.scheduler.start_next()
             assert start is not None
             await self._run_step(*start, exclusive=True)
             await self._wait_for_dissection()
 
     async def _wait_for_dissection(self) -> None:
-        """Wait until no repetition is being dissected."""
+        """Wait until the captures of all measured repetitions are dissected."""
         while self._dissecting:
             await asyncio.wait(self._dissecting)
 
     async def _run_step(self, step: Step, processor: int, *, exclusive: bool = False) -> None:
-        """Measure one repetition, with a second attempt if the first testbed was lost."""
+        """Measure one repetition. If its guest machine is lost, try once more on a new one."""
         used, reason, attempt, began_s = None, "", 0, time.time()
         key = self.plan.testbed_of(step.cell)
         try:
-            for attempt in range(1, ATTEMPTS + 1):
+            for attempt in range(1, retries.ATTEMPTS + 1):
                 self.events.emit_event("repetition-started", name=step.name, testbed=key,
                                        attempt=attempt,
                                        exclusive=exclusive)
@@ -229,34 +237,35 @@ class Campaign:
                     reason = str(failure)
                     await self._testbeds.end_testbed(key, release_slot=False)
                     break
-                if has_failed(out):  # before dissection: the next one may start now
+                if retries.has_failed(out):  # before dissection: the next one may start now
                     self._testbeds.record_outcome(key, testbed, is_good=False)
-                self._start_dissection(_Measured(step, testbed, out, waits, attempt, reason,
-                                                 exclusive,
-                                                 began_s))
+                self._start_dissection(_Measurement(step, testbed, out, waits, attempt, reason,
+                                                    exclusive,
+                                                    began_s))
                 return
             await self._start_background()
-            self._keep_record(step, recording.unmeasured_record(
+            self._keep_record(step, recording.make_unmeasured_record(
                 self.plan, step, reason, environment=self._record_environment(step, None, began_s),
                 attempt=attempt, is_skipped=(
-                    self.plan.testbeds[key].spec.packages in self.machine.lacking)),
+                    self.plan.testbeds[key].spec.image_name in self.machine.lacking
+                    or bool(self.plan.testbeds[key].spec.missing_feature))),
                 None, exclusive=exclusive)
         finally:
             self.scheduler.note_end(step, used)
             self._changed.set()
 
     async def _measure_step(self, step: Step, testbed: TestbedClient,
-                            attempt: int) -> tuple[Path, contention.Waits, float]:
-        """Measure a repetition.
+                            attempt: int) -> tuple[Path, cpu_contention.CpuWaitSampler, float]:
+        """Measure one repetition on a testbed.
 
         Returns:
-            Its folder, the samples of waiting for the processor, and the share of the processor it
-                used.
+            The folder with its files, samples of the time that the guest waited for the processor,
+            and the CPU time that the guest used, as a fraction of the elapsed time.
         """
         study, asked = self.plan.study, self.plan.asked
-        waits = contention.Waits(testbed.pid)
+        waits = cpu_contention.CpuWaitSampler(testbed.pid)
         watching = asyncio.create_task(waits.sample_until_cancelled())
-        begun, used = asyncio.get_running_loop().time(), contention.Used(testbed.pid)
+        begun, used = asyncio.get_running_loop().time(), cpu_contention.CpuTimeCounter(testbed.pid)
         self.results.append_report(step.name, {"event": "attempt", "number": attempt})
         try:
             out = await testbed.measure_repetition(
@@ -269,24 +278,27 @@ class Campaign:
         lasted_s = asyncio.get_running_loop().time() - begun
         used.write_file(out)
         self.events.emit_event("repetition-measured", name=step.name, lasted_s=round(lasted_s, 3))
-        return out, waits, used.by_now_s / lasted_s
+        return out, waits, used.elapsed_cpu_s / lasted_s
 
     def _note_report(self, name: str, report: Mapping[str, Any]) -> None:
-        """Write a repetition's report to its file, and announce a reported reason for waiting."""
+        """Append a message of the running repetition to its event file.
+
+        If the message says why the repetition waits, announce that as an event of the run.
+        """
         self.results.append_report(name, report)
         if report.get("name") == "waits":
             self.events.emit_event("repetition-waits", name=name, waits=str(report.get("what", "")))
 
-    def _start_dissection(self, measured: _Measured) -> None:
-        """Dissect and record a repetition while the processor continues with the next one."""
+    def _start_dissection(self, measured: _Measurement) -> None:
+        """Dissect the captures of a repetition and write its record, in a background task."""
         task = self._group.create_task(self._judge_and_record(measured))
         self._dissecting.add(task)
         task.add_done_callback(self._dissecting.discard)
         task.add_done_callback(lambda _: self._changed.set())
 
-    async def _judge_and_record(self, measured: _Measured) -> None:
+    async def _judge_and_record(self, measured: _Measurement) -> None:
         step, out, attempt = measured.step, measured.out, measured.attempt
-        verdict: Judged | None = None
+        verdict: Judgement | None = None
         environment = self._record_environment(step, measured.testbed, measured.began_s)
         if measured.lost:
             environment["first_attempt"] = measured.lost
@@ -299,63 +311,59 @@ class Campaign:
             if verdict.flags:
                 environment |= {"flags": [*environment.get("flags", ()), *verdict.flags],
                                 "alone": measured.exclusive}
-            entry = recording.judged_record(self.plan, step, verdict, environment=environment,
-                                            attempt=attempt, secrets=self._secrets)
+            entry = recording.make_judged_record(self.plan, step, verdict, environment=environment,
+                                                 attempt=attempt, secrets=self._secrets)
         except Exception as error:  # noqa: BLE001 - a study's own judge may raise anything
-            entry = recording.unmeasured_record(
+            entry = recording.make_unmeasured_record(
                 self.plan, step, f"captures cannot be judged: {error}", environment=environment,
                 attempt=attempt)
         self._testbeds.record_outcome(self.plan.testbed_of(step.cell), measured.testbed,
                                       is_good=entry.status == "ok")
         if verdict is not None:
             sums = await self._pack_files(entry, out)
-            entry = recording.with_checksums(entry, sums, keeps=self.results.keeps_captures(entry))
+            entry = recording.add_checksums(entry, sums, keeps=self.results.keeps_captures(entry))
         await self._start_background()
         self._keep_record(step, entry, out, exclusive=measured.exclusive)
         shutil.rmtree(out, ignore_errors=True)
 
     async def _pack_files(self, entry: Record, out: Path) -> dict[str, str]:
-        """Compress the files to keep and return the checksums of all files.
+        """Compress the files of a repetition that are kept, and return checksums of all its files.
 
-        A dissector does this work, at low priority. If the dissectors are lost, this process does
-        it.
+        A low-priority process does this work. If those processes were killed, this one does it.
         """
         pack = functools.partial(
-            packing.pack_files, out, [capture["file"] for capture in entry.captures],
-            [name for name in entry.files if name != packing.PACKED_RAW],
+            postprocessing.pack_files, out, [capture["file"] for capture in entry.captures],
+            [name for name in entry.files if name != postprocessing.PACKED_RAW],
             keeps_captures=self.results.keeps_captures(entry))
-        with disk_full.report_errors(self.results.path, f"{entry.name} cannot be kept"):
+        with errors.report_disk_errors(self.results.path, f"{entry.name} cannot be kept"):
             try:
                 return await self._dissectors.run_task(pack)
             except DissectorLost:
                 return pack()
 
-    def _judge_contention(self, measured: _Measured) -> dict[str, Any]:
-        """Return the part of a record's environment about the processor.
-
-        It holds the repetition's use of the processor and its waiting times.
-        """
+    def _judge_contention(self, measured: _Measurement) -> dict[str, Any]:
+        """Return CPU use and waiting times of a repetition, for its record's environment."""
         if self.plan.settings.on != "guest":
             return {}
         raw = json.loads((measured.out / "raw.json").read_text())
         if not self.plan.settings.is_real_time:
             counted = raw.get("processor_clock")
             return {"processor_clock": counted} if counted else {}
-        shares = contention.judge_contention(measured.waits, raw, self.plan.study.stages)
+        shares = cpu_contention.judge_contention(measured.waits, raw, self.plan.study.stages)
         if not measured.exclusive:
             self.scheduler.note_wait(shares["severity"])
-        return {"processor": shares, "flags": [contention.FLAG] if shares["limits"] else [],
+        return {"processor": shares, "flags": [cpu_contention.FLAG] if shares["limits"] else [],
                 "alone": measured.exclusive}
 
     def _keep_record(self, step: Step, entry: Record, out: Path | None, *, exclusive: bool) -> None:
         # A failed second measurement must not replace the first, flagged record.
         is_kept = entry.status == "ok" or not exclusive
-        with disk_full.report_errors(self.results.path, f"{entry.name} cannot be kept"):
+        with errors.report_disk_errors(self.results.path, f"{entry.name} cannot be kept"):
             if is_kept:
                 self.results.keep_record(entry, out)
             self.results.append_log(step.cell.name, _log_line(entry))
-        if contention.is_due_again(entry.environment):
-            self._again.append(step)
+        if retries.needs_exclusive_retry(entry.environment):
+            self._exclusive_retries.append(step)
         recording.announce_record(self.plan.study, entry, self.events, is_kept=is_kept)
         if is_kept:
             self.kept(entry)
@@ -364,14 +372,14 @@ class Campaign:
                             began_s: float) -> dict[str, Any]:
         spec = self.plan.testbeds[self.plan.testbed_of(step.cell)].spec
         return {**recording.describe_circumstances(self.plan, step),
-                "image": self.machine.image_key(spec.packages),
+                "image": self.machine.image_key(spec.image_name),
                 "guests": len(self._testbeds), "side_by_side": len(self.scheduler.running),
-                "measured_at_s": round(began_s, 3),
+                "measured_at_s": round(began_s, 3), **self.machine.describe_machine(),
                 **(testbed.environment if testbed else {})}
 
 
 def _log_line(entry: Record) -> str:
-    """Return the line about a repetition for its cell's log."""
+    """Return the log line about a repetition: status, attempt, duration and reason."""
     what = f": {entry.reason}" if entry.reason else ""
     return (f"{entry.name}: {entry.status}, attempt {entry.attempt}, {entry.elapsed_s:.1f} s, "
             f"processor {entry.environment.get('processor')}{what}")

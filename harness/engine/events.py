@@ -1,7 +1,9 @@
-"""The events of a run, in a file with one JSON object a line.
+"""Write the events of a run to a file while it measures, and read them to show its state.
 
-Progress, `qop status` and the fault benchmark read these events as they are written. The state of a
-run is the sum of its events since `run-started` (`RunState`).
+An event is a JSON object on a line, for example that a repetition (measurement) has started or
+ended. `EventLog` writes events. `read_events` returns the events of a file, and `RunState` computes
+the present state of the run from them. The progress display, `./qop status` and the fault benchmark
+use both.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ Listener = Callable[[Event], None]
 
 
 class EventLog:
-    """A writer of events, which also passes them to listeners.
+    """A writer of a run's events, which also passes each event to listeners.
 
-    Events are only informative. An event that cannot be written to a full disk is still passed on.
-    The next record then reports the full disk.
+    Events are only informative. So an event that cannot be written to a full disk is still passed
+    on. The next record then reports the full disk.
     """
 
     def __init__(self, folder: Path, *listeners: Listener) -> None:
@@ -48,9 +50,12 @@ class EventLog:
 
 
 def append_line(path: Path, document: Event) -> None:
-    """Append a line to a file. Raises OSError.
+    """Append an event to a file as one JSON line.
 
-    If the last line is incomplete, the new line starts on a line of its own.
+    If the last line of the file is incomplete, the new line starts on a line of its own.
+
+    Raises:
+        OSError: The file cannot be written.
     """
     with path.open("a+b") as file:
         line = json.dumps(document).encode() + b"\n"
@@ -61,7 +66,7 @@ def append_line(path: Path, document: Event) -> None:
 
 
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield all events of a file. Incomplete lines of a full disk are skipped."""
+    """Yield all events of a file. Incomplete lines, as a full disk leaves them, are skipped."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError:
@@ -75,12 +80,18 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class RunState:
-    """The state of a run, derived from its events. Times are wall-clock seconds.
+    """The present state of a run, computed from its events. Times are wall-clock seconds.
 
-    `done` of `total` repetitions have a record, including those of earlier runs. `running` has the
-    start of each running repetition, `testbeds` the names of the running testbeds. `still` has the
-    last event of each repetition whose guest's clock does not advance. `waits` has the reported
-    reason for waiting of each repetition.
+    - `began`, `ended`: start of the run, and whether it has ended
+    - `total`, `done`: number of planned repetitions, and of repetitions that have a record
+    - `already`: number of `done` repetitions that earlier runs in the folder have measured
+    - `failed`, `flagged`: names of failed and of flagged repetitions
+    - `testbeds`: names of the running testbeds
+    - `running`: start of each running repetition
+    - `still`: last event of each repetition whose guest's clock does not advance
+    - `waits`: reported reason for waiting of each repetition
+    - `open_claims`: claims that were undecided when they were judged last
+    - `last`: event of the last record
     """
 
     began: float = 0.0
@@ -93,16 +104,14 @@ class RunState:
     running: dict[str, float] = field(default_factory=dict)
     still: dict[str, Event] = field(default_factory=dict)
     waits: dict[str, str] = field(default_factory=dict)
+    open_claims: list[str] = field(default_factory=list)
     last: dict[str, Any] | None = None
     ended: bool = False
     _on: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_folder(cls, folder: Path) -> RunState | None:
-        """Return the state of the newest run in a folder.
-
-        The result is None if no run has written events.
-        """
+        """Return the state of the newest run in a folder, or None if there was no run."""
         state = None
         for event in read_events(folder / FILE):
             if event["event"] == "run-started":
@@ -113,16 +122,13 @@ class RunState:
         return state
 
     def apply_event(self, event: Event) -> None:
-        """Update the state by one more event."""
+        """Update the state of the run by one more event."""
         handler = getattr(self, f"_{event['event'].replace('-', '_')}", None)
         if handler is not None:
             handler(event)
 
     def left_s(self, now: float) -> float | None:
-        """Return the estimated seconds left at the pace so far.
-
-        The result is None before the first record.
-        """
+        """Return the estimated seconds until the run ends, or None before its first record."""
         measured = self.done - self.already
         return (now - self.began) / measured * (self.total - self.done) if measured > 0 else None
 
@@ -133,6 +139,9 @@ class RunState:
     def _run_extended(self, event: Event) -> None:
         self.total += event["more"]
 
+    def _claims_judged(self, event: Event) -> None:
+        self.open_claims = list(event["open"])
+
     def _testbed_starting(self, event: Event) -> None:
         self.running[f"starting {event['testbed']}"] = event["at"]
 
@@ -141,7 +150,7 @@ class RunState:
         self.testbeds.add(_testbed_key(event))
 
     def name_on(self, event: Event) -> str:
-        """Return the name of the repetition that runs on an event's testbed.
+        """Return the name of the repetition that runs on an event's testbed (emulated network).
 
         While the testbed starts, the name is "starting TESTBED".
         """
@@ -196,5 +205,8 @@ class RunState:
 
 
 def _testbed_key(event: Event) -> str:
-    """Return the key of an event's testbed, which includes its worker."""
+    """Return WORKER/TESTBED, which identifies an event's testbed among those of all machines.
+
+    Without a cluster, WORKER is empty.
+    """
     return f"{event.get('worker', '')}/{event['testbed']}"

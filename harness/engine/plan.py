@@ -1,6 +1,11 @@
-"""The plan of a run: its cells and testbeds, and the order of repetitions.
+"""Define the plan of a run: what to measure, on which emulated networks, and in which order.
 
-Repetitions are in blocks of random order.
+A `Plan` is made from a study and the user's options, and stored as plan.json. A study has factors,
+such as the policy and the scenario. A level is one value of a factor, such as one policy. A cell is
+one combination of levels, such as one policy in one scenario, and is measured several times
+(repetitions). `Plan.all_steps` returns all repetitions in order: block by block, where a block is
+one repetition of every cell in random order. `Plan.testbeds` returns the networks to start. A
+testbed is a started network, which serves all cells that need it.
 """
 
 from __future__ import annotations
@@ -11,13 +16,14 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from guest import air_module
+from guest import kernel, releases
 from guest.boot import Clock
-from measure import manifest
-from measure.manifest import FactorRecord, LevelRecord, Manifest
-from measure.record import StudyRecord, record_name
-from studies.parts import EVERY_NODE
-from studies.study import Asked, Cell, Expected, Factor, Level, Study, TestbedSpec
+from measure.records import manifest
+from measure.records.manifest import FactorRecord, LevelRecord, Manifest
+from measure.records.record import StudyRecord, record_name
+from policies import Policy
+from studies.contract import EVERY_NODE
+from studies.study import Cell, ExpectedCost, Factor, Level, Settings, Study, TestbedSpec
 from topologies import builders, loader
 
 #: Name of a testbed in a plan, in logs and in the scheduler; unique in its plan.
@@ -26,11 +32,14 @@ TestbedKey = str
 
 @dataclass(frozen=True)
 class RunSettings:
-    """The engine's settings, equal for every repetition of a run.
+    """Settings of the measurement engine, equal for every repetition of a run.
 
-    `seed` decides the order of repetitions. `fault` names a negative control, None for none. `on`
-    is "guest" or "host". `warm_up` is the number of unrecorded repetitions that every testbed
-    starts with.
+    `seed` decides the order of repetitions. `fault` names a negative control (a deliberate fault
+    that must be detected), None for none. `on` is "guest", "vm" or "host". `warm_up` is the number
+    of unrecorded repetitions that every testbed starts with. `release` is the suite of the guests'
+    Debian release. `looks` are the numbers of repetitions after which claims are judged
+    (`--until-decided`). `programs` are the user's own daemons, as `harness.engine.programs`
+    describes them. They are in `programs_folder`, which is not stored.
     """
 
     repetitions: int = 3
@@ -40,15 +49,32 @@ class RunSettings:
     clock: Clock = "real"
     warm_up: int = 1
     builder: str = builders.MININET
+    release: str = releases.DEFAULT.suite
+    looks: tuple[int, ...] = ()
+    programs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    programs_folder: str = ""
+
+    def to_stored(self) -> dict[str, Any]:
+        """Return the settings as stored in plan.json.
+
+        `looks` (numbers of repetitions after which claims are judged) and `programs` are left out
+        if they are empty, and the Debian release if it is the default one.
+        """
+        left_out = {name for name in ("looks", "programs") if not getattr(self, name)}
+        if self.release == releases.DEFAULT.suite:
+            left_out.add("release")
+        return {name: list(value) if name == "looks" else value
+                for name, value in asdict(self).items()
+                if name != "programs_folder" and name not in left_out}
 
     @property
     def is_real_time(self) -> bool:
-        """Return whether waiting takes wall-clock time."""
+        """Return whether waiting takes wall-clock time, as it does with the real clock only."""
         return self.clock == "real"
 
     @property
     def needs_idle_burners(self) -> bool:
-        """Return whether processors of guests must be kept from idling.
+        """Return whether the processors of guests must be kept from idling.
 
         That is the case for guests with the real clock.
         """
@@ -57,20 +83,20 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Step:
-    """A repetition of a cell."""
+    """A repetition to be measured: a cell and a number."""
 
     cell: Cell
     repetition: int
 
     @property
     def name(self) -> str:
-        """Return the name of the repetition's record, captures and folder."""
+        """Return the name of the repetition, which its record, captures and folder have."""
         return record_name(self.cell.ids.values(), self.repetition)
 
 
 @dataclass(frozen=True)
 class PlannedTestbed:
-    """A testbed and the cells that it serves."""
+    """An emulated network to start, and the cells measured on it."""
 
     key: TestbedKey
     spec: TestbedSpec
@@ -79,29 +105,37 @@ class PlannedTestbed:
 
 @dataclass(frozen=True)
 class Plan:
-    """A complete description of a run. Plans with equal digests measure the same."""
+    """A complete description of a run. Runs of plans with equal digests are comparable.
+
+    - `levels`: chosen levels of each factor, such as policies and scenarios
+    - `asked`: settings of the study's workload
+    - `settings`: settings of the engine, such as clock and number of repetitions
+    - `baseline`: level of a factor that differences refer to, where the profile names one
+    """
 
     study: Study
     levels: Mapping[str, Sequence[Level]]
-    asked: Asked
+    asked: Settings
     settings: RunSettings = field(default_factory=RunSettings)
+    baseline: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """Return every cell that the study measures of these levels."""
+        """Return the combinations that the run measures."""
         return tuple(self.study.cells(self.levels))
 
     def all_steps(self) -> list[Step]:
-        """Return all repetitions, block by block."""
+        """Return all repetitions of the run, block by block."""
         return [step for repetition in range(1, self.settings.repetitions + 1)
                 for step in self.block_steps(repetition)]
 
     def block_steps(self, repetition: int, cells: Iterable[Cell] | None = None) -> list[Step]:
-        """Return one block: a repetition of every cell, in an order that the seed decides.
+        """Return one repetition of every cell (a block), in an order that the seed decides.
 
-        Cells with the longest repetitions come first. Cells of equal duration are ordered by the
-        levels of all factors but the first. The levels of the first factor have a random order in
-        each block. A drift during a run then affects every level of the first factor equally.
+        A cell is one policy in one scenario, for instance. Cells with the longest repetitions come
+        first. Cells of equal duration are ordered by the levels of all factors but the first. The
+        levels of the first factor have a random order in each block. A drift during a run then
+        affects every level of the first factor equally.
 
         Args:
             repetition: Number of the block.
@@ -117,30 +151,36 @@ class Plan:
         return [Step(cell, repetition) for cell in mixed if chosen is None or cell.name in chosen]
 
     def _later_levels(self, cell: Cell) -> tuple[int, ...]:
-        """Return the positions of a cell's levels in all factors but the first."""
-        return self._positions[cell.name]
+        """Return the positions of a cell's levels, except of the first factor's.
+
+        The first factor is the policy and the other one the scenario, for instance.
+        """
+        return self._level_positions[cell.name]
 
     @cached_property
-    def _positions(self) -> dict[str, tuple[int, ...]]:
+    def _level_positions(self) -> dict[str, tuple[int, ...]]:
         given = {name: {level.id: number for number, level in enumerate(levels)}
                  for name, levels in self.levels.items()}
         return {cell.name: tuple(given[name][level] for name, level in
                                  list(cell.ids.items())[1:]) for cell in self.cells}
 
-    def expected_cost(self, cell: Cell) -> Expected:
-        """Return what one repetition of a cell is expected to take."""
-        return self._expected[cell.name]
+    def expected_cost(self, cell: Cell) -> ExpectedCost:
+        """Return the time and disk space that one repetition will probably take.
+
+        It depends on the cell.
+        """
+        return self._expected_costs[cell.name]
 
     @cached_property
-    def _expected(self) -> dict[str, Expected]:
+    def _expected_costs(self) -> dict[str, ExpectedCost]:
         return {cell.name: self.study.expected_cost(cell, self.asked) for cell in self.cells}
 
     @cached_property
     def testbeds(self) -> dict[TestbedKey, PlannedTestbed]:
-        """Return the testbeds for the cells, as few as possible."""
+        """Return the emulated networks (testbeds) on which a run measures, as few as possible."""
         groups: list[tuple[TestbedSpec, list[Cell]]] = []
         for cell in self.cells:
-            spec = _adapt_spec(self.settings.on, self.study.testbed(cell, self.asked))
+            spec = _adapt_spec(self.settings, self.study.testbed(cell, self.asked))
             for number, (other, sharing) in enumerate(groups):
                 joined = other.joined_with(spec)
                 if joined is not None:
@@ -157,12 +197,12 @@ class Plan:
         return {cell.name: key for key, testbed in self.testbeds.items() for cell in testbed.cells}
 
     def testbed_of(self, cell: Cell) -> TestbedKey:
-        """Return the key of the testbed that measures a cell."""
+        """Return the key of the testbed on which a cell is measured."""
         return self._key_of[cell.name]
 
     @property
     def shape(self) -> str:
-        """Return the size of the plan in words: levels of each factor, and repetitions."""
+        """Return the size of the plan in words, such as "2 policies x 5 scenarios x 3 times"."""
         factors = [factor.format_count(len(self.levels[factor.name])) for factor
                    in self.study.factors]
         product = 1
@@ -171,6 +211,20 @@ class Plan:
         some = "" if len(self.cells) == product else f" ({len(self.cells)} of {product} cells)"
         number = self.settings.repetitions
         return f"{' x '.join(factors)}{some} x {number} repetition{'s' if number != 1 else ''}"
+
+    @cached_property
+    def other_releases(self) -> tuple[str, ...]:
+        """Return the suites of the testbeds' Debian releases, without the default release."""
+        return tuple(sorted({testbed.spec.release for testbed in self.testbeds.values()} - {""}))
+
+    def apply_fault(self, policy: Policy | None) -> Policy | None:
+        """Return the policy that nodes get: a negative control may change the one of the cell.
+
+        Raises:
+            StudyError: The policy has nothing that the control could change.
+        """
+        fault = self.study.find_fault(self.settings.fault)
+        return fault.policy(policy) if policy and fault and fault.policy else policy
 
     @cached_property
     def digest(self) -> str:
@@ -182,14 +236,14 @@ class Plan:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Return the plan as it is stored with its results."""
+        """Return the plan in the form in which it is stored as plan.json."""
         specs = [testbed.spec for testbed in self.testbeds.values()]
         document: dict[str, Any] = {
             "study": {"id": self.study.id, "version": self.study.version},
             "levels": {name: {level.id: None for level in levels}
                        for name, levels in self.levels.items()},
             "cells": [list(cell.ids.values()) for cell in self.cells],
-            "asked": self.asked.to_stored_settings(), "settings": asdict(self.settings),
+            "asked": self.asked.to_stored_settings(), "settings": self.settings.to_stored(),
             "media": {spec.medium.name: loader.to_json(spec.medium)
                       for spec in specs if spec.medium},
             "devices": {document["name"]: document for spec in specs
@@ -198,23 +252,27 @@ class Plan:
             schema=manifest.SCHEMA, digest=manifest.plan_digest(document),
             factors=[factor_record(factor) for factor in self.study.factors],
             wires=sorted({link.limits for spec in specs for link in spec.network.links} - {""}),
+            baseline=dict(self.baseline),
             **{**document, "study": StudyRecord(**document["study"]),
                "levels": {name: {level.id: level_record(level) for level in levels}
                           for name, levels in self.levels.items()}})
 
 
-def _adapt_spec(machine: str, spec: TestbedSpec) -> TestbedSpec:
-    """Return a spec as a machine can provide it.
+def _adapt_spec(settings: RunSettings, spec: TestbedSpec) -> TestbedSpec:
+    """Return a testbed's specification, with the run's release and what the machine can provide.
 
-    On a host without the kernel module for the medium, stations take turns instead of contending.
+    On a host without the kernel module for the medium, stations on the air take turns instead of
+    contending for it.
     """
-    if machine != "host" or spec.medium is None or not air_module.describe_missing_module():
+    release = spec.release or settings.release
+    spec = replace(spec, release="" if release == releases.DEFAULT.suite else release)
+    if settings.on != "host" or spec.medium is None or not kernel.describe_missing_module():
         return spec
-    return replace(spec, medium=spec.medium.in_turns)
+    return replace(spec, medium=spec.medium.without_contention)
 
 
 def node_devices(spec: TestbedSpec) -> dict[str, Any]:
-    """Return the devices of a testbed's nodes as plain data, by the node's name."""
+    """Return the device (processor model) of each node of a testbed, as plain data."""
     of_network = {name: loader.to_json(node.device) for name, node in spec.network.nodes.items()
                   if node.device is not None}
     usual = spec.devices.get(EVERY_NODE)
@@ -225,21 +283,22 @@ def node_devices(spec: TestbedSpec) -> dict[str, Any]:
 
 
 def factor_record(factor: Factor) -> FactorRecord:
-    """Return a factor's entry in a manifest."""
+    """Return the entry of a factor (such as "policy") in plan.json."""
     return FactorRecord(name=factor.name, title=factor.title, is_number=factor.is_number,
                         unit=factor.unit)
 
 
 def level_record(level: Level) -> LevelRecord:
-    """Return a level's entry in a manifest."""
+    """Return the entry of a level (such as one policy) in plan.json."""
     return LevelRecord(title=level.title, number=level.number, digest=level.digest,
                        content=dict(level.content))
 
 
 def _testbed_keys(groups: Sequence[Sequence[Cell]]) -> list[TestbedKey]:
-    """Return a name for each group of cells.
+    """Return a name for each testbed (emulated network), from the levels in which they differ.
 
-    The name has the levels in which the groups differ, by factor.
+    Args:
+        groups: The cells of each testbed.
     """
     used = [{factor: "+".join(dict.fromkeys(cell.ids[factor] for cell in cells))
              for factor in cells[0].ids} for cells in groups]

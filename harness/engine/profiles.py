@@ -1,6 +1,8 @@
-"""Profiles: YAML files that say how much a run measures.
+"""Read profiles: YAML files that define how much a run measures, such as `quick` or `full`.
 
-They are in the folder profiles/ of a study, or written by the user.
+A profile has a number of repetitions, settings, and the policies and scenarios to measure. Profiles
+are in the folder profiles/ of a study, or written by the user. `load_profile` takes a profile's
+name or file and returns a validated `Profile`. Options of the command line take precedence.
 """
 
 from __future__ import annotations
@@ -8,21 +10,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from documents.refusals import explain_refusal
+from documents.yaml_reader import YamlDocument, YamlProblem, YamlRules, parse_yaml, read_text
 from harness.errors import UserError
-from studies import FOLDER
+from studies.search_path import place_of_study, search_folders, study_folder
 from studies.study import Clock, Study
-from studies.wording import describe_refusal
-from topologies.numbers import MisreadNumber
-from topologies.reading import StrictLoader
 
 DEFAULT = "quick"
+_RULES = YamlRules("profile", manual="docs/running.md", has_aliases=True,
+                   empty="write title: and repetitions:")
 
 
-class ByClock(BaseModel):
-    """A profile's changes for one clock, by which a repetition takes less or more time."""
+class ClockOverrides(BaseModel):
+    """A profile's changes for one clock, because repetitions take less or more time with it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -32,10 +34,12 @@ class ByClock(BaseModel):
 
 
 class Profile(BaseModel):
-    """A profile. Options of the command line take precedence over it.
+    """A profile: repetitions, settings and levels of a run.
 
-    `set` has settings of the study's workload, `only` the levels of its factors. `clock` is for
-    profiles that the study's own clock cannot measure.
+    Options of the command line take precedence over it. `set` has settings of the study's workload,
+    `only` the levels of its factors, such as policies. `baseline` has the level of a factor that
+    differences refer to, in place of the study's. `clock` is for profiles that the study's own
+    clock cannot measure.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -47,16 +51,17 @@ class Profile(BaseModel):
     clock: Clock | None = None
     set: dict[str, Any] = {}
     only: dict[str, Annotated[list[str | int | float], Field(min_length=1)]] = {}
-    by_clock: dict[Clock, ByClock] = {}
+    baseline: dict[str, str] = {}
+    by_clock: dict[Clock, ClockOverrides] = {}
 
     @property
     def settings(self) -> frozenset[str]:
-        """Return the names of all settings that the profile sets, if only for one clock."""
+        """Return the names of all settings in the profile, including those for one clock only."""
         return frozenset(self.set).union(*(own.set for own in self.by_clock.values()))
 
     def for_clock(self, clock: Clock) -> Profile:
-        """Return the profile with its changes for this clock."""
-        own = self.by_clock.get(clock, ByClock())
+        """Return a copy of the profile with its changes for this clock applied."""
+        own = self.by_clock.get(clock, ClockOverrides())
         return self.model_copy(update={
             "title": own.title or self.title, "repetitions": own.repetitions or self.repetitions,
             "set": {**self.set, **own.set}})
@@ -65,24 +70,24 @@ class Profile(BaseModel):
 def profile_names(study: Study) -> list[str]:
     """Return the names of a study's profiles, the default first.
 
-    The default exists even without a file, and then has only default values.
+    The default profile exists even without a file, and then has only default values.
     """
     own = sorted(path.stem for path in _folder(study).glob("*.yml"))
     return [DEFAULT, *(name for name in own if name != DEFAULT)]
 
 
 def find_only_study(name: str) -> str:
-    """Return the only study that has a profile of this name.
+    """Return the name of the only study with a profile of this name.
 
-    The result is "" if no study has one, or several have one.
+    The result is "" if no study or several studies have such a profile.
     """
-    having = [path.parent.parent.name for path in FOLDER.glob("*/profiles/*.yml")
-              if path.stem == name]
+    having = [path.parent.parent.name for folder in search_folders()
+              for path in folder.glob("*/profiles/*.yml") if path.stem == name]
     return having[0] if len(having) == 1 else ""
 
 
 def load_profile(study: Study, name: str) -> Profile:
-    """Return a profile, by its name or from a `.yml` file.
+    """Read and validate a profile, given by its name or as a `.yml` file.
 
     Args:
         study: The study of the profile.
@@ -97,41 +102,44 @@ def load_profile(study: Study, name: str) -> Profile:
             return Profile(title="all cells, 3 repetitions")
         raise UserError(f"--profile {name}: no such profile; choose from "
                         f"{', '.join(profile_names(study))}, or give a .yml file")
-    examples = f"see studies/{study.id}/profiles/ for examples" if _folder(study).is_dir() else \
-        "see docs/running.md for an example"
+    examples = f"see {place_of_study(study.id)}/profiles/ for examples" \
+        if _folder(study).is_dir() else "see docs/running.md for an example"
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), StrictLoader)  # noqa: S506 - a safe one
-        profile = Profile.model_validate(_move_settings(document, study))
+        document = parse_yaml(name, read_text(str(path), _RULES), _RULES)
+        values = _move_settings(document, study)
+    except YamlProblem as problem:
+        raise UserError(f"{problem.format_place(path)}: {problem.what}; {problem.advice}") \
+            from None
+    try:
+        profile = Profile.model_validate(values)
     except ValidationError as error:
-        raise UserError(f"{path}: {describe_refusal(error)}; {examples}") from None
-    except MisreadNumber as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UserError(f"{path}:{line}: {error.problem}; {error.note}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())[:200]}); give a "
-                        "YAML file") from None
+        refusal = explain_refusal(error, document, Profile, examples)
+        raise UserError(f"{path}:{refusal.line}: {refusal.name}: {refusal.what}; "
+                        f"{refusal.advice}") from None
     factors = [factor.name for factor in study.factors]
-    for factor in profile.only:
+    for field, factor in [*(("only", name) for name in profile.only),
+                          *(("baseline", name) for name in profile.baseline)]:
         if factor not in factors:
-            raise UserError(f"{path}: only.{factor}: {study.id} has no such factor; it has "
+            raise UserError(f"{path}: {field}.{factor}: {study.id} has no such factor; it has "
                             f"{', '.join(factors)}")
     return profile
 
 
-def _move_settings(document: Any, study: Study) -> Any:
-    """Move settings of the workload from the top level of a document to `set`.
+def _move_settings(document: YamlDocument, study: Study) -> dict[str, Any]:
+    """Move the workload's settings in an old profile from the top level to `set`.
 
-    Profiles of earlier versions, from the time of a single study, have them at the top level.
+    Profiles of earlier versions of qop have these settings at the top level.
     """
-    own = {name for name in document if name in study.asked.model_fields} \
-        if isinstance(document, dict) else set()
-    if not own or not isinstance(document.get("set", {}), dict):
-        return document
-    for name in own & document.get("set", {}).keys():
-        raise yaml.YAMLError(f"{name} is there twice, at the top and in set")
-    rest = {name: value for name, value in document.items() if name not in own}
-    return {**rest, "set": {**{name: document[name] for name in own}, **document.get("set", {})}}
+    data = document.data
+    own = {name for name in data if name in study.settings_type.model_fields}
+    if not own or not isinstance(data.get("set", {}), dict):
+        return data
+    for name in own & data.get("set", {}).keys():
+        raise YamlProblem(document.spots[name,].key_line,
+                          f"{name} is there twice, at the top and in set", "keep one of them")
+    others = {name: value for name, value in data.items() if name not in own}
+    return {**others, "set": {**{name: data[name] for name in own}, **data.get("set", {})}}
 
 
 def _folder(study: Study) -> Path:
-    return FOLDER / study.id / "profiles"
+    return study_folder(study.id) / "profiles"

@@ -1,4 +1,10 @@
-"""Create records from a study's judgement, and announce them as events."""
+"""Make the record of a measured repetition, and announce it to the progress display.
+
+A repetition is one measurement. Its record is a JSON file with values, status, checks (of captures
+and kernel state) and circumstances. `judge_repetition` lets the study's code compute values and
+checks from the captures. `make_judged_record` makes the record from that judgement,
+`make_unmeasured_record` makes one with the reason of a failure. `announce_record` emits an event.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +12,32 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.engine import contention
+from guest.releases import DEFAULT
+from harness.engine import retries
 from harness.engine.events import EventLog
-from harness.engine.packing import PACKED_RAW
 from harness.engine.plan import Plan, Step
-from harness.engine.provenance import code_digest
-from harness.portable.contents import DATA_SUFFIXES, kind_of
-from harness.secrets import Secrets, look_up
-from measure import unproven
-from measure.body import upgrade_body
-from measure.record import NOT_KEPT, SCHEMA, CheckRecord, Record, StudyRecord
+from harness.engine.postprocessing import PACKED_RAW
+from harness.engine.provenance import hash_code
+from harness.portable.folder import DATA_SUFFIXES, find_file_kind
+from harness.secrets import Secrets, find_secret
+from measure.records import judgement
+from measure.records.record import (
+    NOT_STORED,
+    SCHEMA,
+    CheckRecord,
+    Record,
+    StudyRecord,
+    upgrade_body,
+)
 from policies import Policy
-from studies import required
-from studies.study import Cell, Judged, Repetition, Study, StudyError
+from studies import study as studies_study
+from studies.study import Cell, Judgement, Repetition, Study, StudyError
 
 
-def judge_repetition(study: Study, repetition: Repetition) -> Judged:
-    """Judge a repetition by its study.
+def judge_repetition(study: Study, repetition: Repetition) -> Judgement:
+    """Compute the values and checks of a repetition with the code of its study.
 
-    A repetition that lacks a required metric fails (studies.required). This is a module-level
+    A repetition that lacks a required metric fails (studies.study). This is a module-level
     function, so that it can be sent to another process.
 
     Args:
@@ -35,17 +48,18 @@ def judge_repetition(study: Study, repetition: Repetition) -> Judged:
         StudyError: The study keeps a file that results cannot hold. The study's own exceptions are
             passed on.
     """
-    verdict = required.judge_repetition(study, repetition)
+    verdict = studies_study.judge_repetition(study, repetition)
     for name in verdict.files:
-        if "/" in name or not kind_of(f"files/{repetition.cell.name}/{name}"):
+        if "/" in name or not find_file_kind(f"files/{repetition.cell.name}/{name}"):
             raise StudyError(f"the study's judge keeps {name}, which is no data by its name; one "
                              f"that ends in {', '.join(DATA_SUFFIXES)} is, compressed or not")
     return verdict
 
 
-def judged_record(plan: Plan, step: Step, verdict: Judged, *, environment: Mapping[str, Any],
-                  attempt: int, secrets: Secrets) -> Record:
-    """Return the record of a judged repetition, with everything needed to judge it again.
+def make_judged_record(plan: Plan, step: Step, verdict: Judgement, *,
+                       environment: Mapping[str, Any],
+                       attempt: int, secrets: Secrets) -> Record:
+    """Make the record of a judged repetition, with everything needed to judge it again.
 
     Args:
         plan: The run's plan.
@@ -55,33 +69,38 @@ def judged_record(plan: Plan, step: Step, verdict: Judged, *, environment: Mappi
         attempt: Number of the attempt, from 1.
         secrets: The run's secrets, of which the record keeps those that the judge needs.
     """
-    status = verdict.status if verdict.status != "ok" or not verdict.reason else "failed"
     measured = verdict.measured
     return _make_record(
-        plan, step, status=status, reason=verdict.reason, attempt=attempt,
+        plan, step, status=verdict.status, reason=verdict.reason, attempt=attempt,
         measured=None if measured is None else measured.model_dump(mode="json", by_alias=True),
         evidence=list(verdict.evidence), environment=dict(environment),
         captures=[dict(capture) for capture in verdict.captures],
         files=[*verdict.files, PACKED_RAW], elapsed_s=verdict.elapsed_s, raw=dict(verdict.raw),
-        secrets={path: look_up(secrets, path, "the study's judge needs")
+        secrets={path: find_secret(secrets, path, "the study's judge needs")
                  for path in plan.study.judged_with})
 
 
-def with_checksums(entry: Record, sums: Mapping[str, str], *, keeps: bool) -> Record:
-    """Return the record with file checksums, marked if its captures were discarded."""
-    said = {} if keeps or not entry.captures else {"captures": NOT_KEPT}
-    return entry.model_copy(update={"sha256": sums, "environment": entry.environment | said})
+def add_checksums(entry: Record, sums: Mapping[str, str], *, keeps: bool) -> Record:
+    """Return a record with checksums of its files, marked if its captures were discarded."""
+    note = {} if keeps or not entry.captures else {"captures": NOT_STORED}
+    return entry.model_copy(update={"sha256": sums, "environment": entry.environment | note})
 
 
-def unmeasured_record(plan: Plan, step: Step, reason: str, *, environment: Mapping[str, Any],
-                      attempt: int, is_skipped: bool = False) -> Record:
-    """Return the record of a repetition that could not be measured.
+def make_unmeasured_record(plan: Plan, step: Step, reason: str, *, environment: Mapping[str, Any],
+                           attempt: int, is_skipped: bool = False) -> Record:
+    """Make the record of a repetition that could not be measured.
 
-    Its status is "skipped" if the machine lacks something that the repetition needs, else "failed".
+    Args:
+        plan: The run's plan.
+        step: The repetition.
+        reason: Why it could not be measured.
+        environment: The circumstances.
+        attempt: Number of the attempt, from 1.
+        is_skipped: Whether the machine lacks something that the repetition needs.
     """
-    return _make_record(plan, step, status="skipped" if is_skipped else "failed", reason=reason,
-                        attempt=attempt, measured=None, evidence=[], environment=dict(environment),
-                        captures=[])
+    status = Judgement(None, reason=reason, is_skipped=is_skipped).status
+    return _make_record(plan, step, status=status, reason=reason, attempt=attempt, measured=None,
+                        evidence=[], environment=dict(environment), captures=[])
 
 
 def _make_record(plan: Plan, step: Step, **fields: Any) -> Record:
@@ -94,59 +113,72 @@ def _make_record(plan: Plan, step: Step, **fields: Any) -> Record:
 
 
 def list_unchecked(cell: Cell, evidence: Iterable[CheckRecord]) -> list[str]:
-    """Return the settings of a cell's policies that no check of the evidence covers."""
-    made = list(evidence)
+    """Return the settings of a repetition's policies that none of its checks covers."""
+    checks = list(evidence)
     return [setting.path for level in cell.levels.values() if isinstance(level.value, Policy)
-            for setting in unproven.unchecked_settings(level.value, made)]
+            for setting in judgement.unchecked_settings(level.value, checks)]
 
 
 def describe_circumstances(plan: Plan, step: Step) -> dict[str, Any]:
-    """Return the part of a record's environment that is known without a testbed."""
-    medium = plan.testbeds[plan.testbed_of(step.cell)].spec.medium
+    """Return the circumstances of a record, such as clock, medium and version of the code.
+
+    This is the part that is known before a testbed exists.
+    """
+    spec = plan.testbeds[plan.testbed_of(step.cell)].spec
+    medium = spec.medium
     settings = plan.settings
     return {"machine": settings.on, "clock": settings.clock, "builder": settings.builder,
+            "debian": (spec.release or DEFAULT.suite) if settings.on == "guest" else None,
             "medium": medium.name if medium else None,
             "air": medium.air if medium else None, "plan": plan.digest,
-            "fault": settings.fault, "code_sha256": code_digest(plan.study.id),
+            "fault": settings.fault, "code_sha256": hash_code(plan.study.id),
+            **({"looks": list(settings.looks)} if settings.looks else {}),
+            **({"programs": settings.to_stored()["programs"]} if settings.programs else {}),
             **({"kept_awake": True} if settings.needs_idle_burners else {}),
             "load_average": os.getloadavg()[0]}
 
 
 def announce_record(study: Study, entry: Record, events: EventLog, *, is_kept: bool = True) -> None:
-    """Announce a recorded repetition as an event, and whether it will be measured `again`.
+    """Emit an event for a new record.
 
-    `is_kept` is False if an earlier, flagged record remains in its place.
+    The event also says whether the repetition will be measured again.
+
+    Args:
+        study: the study of the record.
+        entry: the record.
+        events: log that gets the event.
+        is_kept: False if an earlier, flagged record of the repetition is kept instead.
     """
     exclusive = bool(entry.environment.get("alone"))
     flags = entry.environment.get("flags") or []
     events.emit_event("repetition-recorded", name=entry.name, status=entry.status,
                       reason=entry.reason,
                       attempt=entry.attempt, exclusive=exclusive, flags=flags, kept=is_kept,
-                      again=contention.is_due_again(entry.environment),
-                      values=display_values(study, entry),
+                      again=retries.needs_exclusive_retry(entry.environment),
+                      values=collect_display_values(study, entry),
                       checks=sum(check.ok for check in entry.evidence),
                       unchecked=entry.unchecked or [])
     if flags:
         events.emit_event("repetition-flagged", name=entry.name, flags=flags, exclusive=exclusive)
 
 
-def display_values(study: Study, entry: Record) -> dict[str, float]:
-    """Return a record's metrics for display or for the stopping rule.
+def collect_display_values(study: Study, entry: Record) -> dict[str, float]:
+    """Return the metrics of a record for the terminal or for the stopping rule.
 
     The result is empty if the study's code fails. The record is written already, and reports show
     what is wrong with it.
     """
     try:
-        return metric_values(study, entry)
+        return collect_metric_values(study, entry)
     except Exception:  # noqa: BLE001 - a study's own code may raise anything
         return {}
 
 
-def metric_values(study: Study, entry: Record) -> dict[str, float]:
-    """Return the study's metrics that a record has, by name and in SI units."""
+def collect_metric_values(study: Study, entry: Record) -> dict[str, float]:
+    """Return the values of the study's metrics in a record, by name and in SI units."""
     if entry.measured is None:
         return {}
-    body = upgrade_body(entry.measured, study.measured, study.upgrades)
-    numbers = study.values(study.measured.model_validate(body))
+    body = upgrade_body(entry.measured, study.measurements_type, study.upgrades)
+    numbers = study.values(study.measurements_type.model_validate(body))
     return {metric.name: value for metric in study.metrics
             if isinstance(value := numbers.get(metric.name), int | float)}

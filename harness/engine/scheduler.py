@@ -1,9 +1,10 @@
-"""Decide which repetition starts next, and on which processor. Nothing is started here.
+"""Decide which repetition (measurement) of a run starts next, and on which processor.
 
-Repetitions start in the plan's order, as far as their testbeds are free and a processor has
-capacity. The share of a processor that a repetition needs is learnt from earlier ones of its cell.
-The share of a processor that may be allocated is learnt from how long repetitions had to wait for
-the processor.
+`Scheduler` only decides: `start_next` returns a repetition and its processor, and
+`harness.engine.campaign` starts it. Repetitions start in the plan's order, as soon as their testbed
+(started network) and a processor are free. The scheduler learns from finished repetitions how much
+CPU time a similar one needs. From how long repetitions had to wait for a processor, it learns how
+much of a processor to allocate.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _NEWS = 0.5
 
 
 @dataclass
-class _Slot:
-    """A testbed's processor and memory, and the repetition that is measured on it."""
+class _TestbedSlot:
+    """The processor and memory of an emulated network (testbed), and its present repetition."""
 
     processor: int
     memory_mb: int
@@ -37,11 +38,11 @@ class _Slot:
 
 @dataclass
 class Scheduler:
-    """A queue of steps, and the testbeds that exist.
+    """A queue of repetitions to measure, and the testbeds (started networks) that run.
 
-    Memory is in MB, and needs are shares of a processor. `at_once` limits the repetitions in
-    parallel on one processor, `max_testbeds` the testbeds that may exist. `free_mb` is the memory
-    for all testbeds.
+    Memory is in MB. CPU needs are fractions of one processor. `at_once` limits the repetitions in
+    parallel on one processor, `max_testbeds` the number of testbeds. `free_mb` is the memory for
+    all testbeds. `full` is the fraction of a processor that may be allocated.
     """
 
     plan: Plan
@@ -52,35 +53,39 @@ class Scheduler:
     memory_mb: dict[TestbedKey, int] = field(default_factory=dict)
     full: float = FULL
     _queue: list[Step] = field(default_factory=list)
-    _slots: dict[TestbedKey, _Slot] = field(default_factory=dict)
+    _slots: dict[TestbedKey, _TestbedSlot] = field(default_factory=dict)
     _needs: dict[str, float] = field(default_factory=dict)
 
     def add_steps(self, steps: Iterable[Step]) -> None:
-        """Append steps to the queue."""
+        """Append repetitions to the queue."""
         self._queue += steps
 
     @property
     def waiting(self) -> int:
-        """Return the number of steps that were not started yet."""
+        """Return the number of repetitions that were not started yet."""
         return len(self._queue)
 
     @property
     def running(self) -> list[Step]:
-        """Return the steps that are being measured."""
+        """Return the repetitions that are being measured."""
         return [slot.busy for slot in self._slots.values() if slot.busy]
 
     def start_next(self) -> tuple[Step, int] | None:
-        """Take the step that can start now off the queue.
+        """Take the next repetition that can start now off the queue.
 
-        If no waiting testbed belongs to a free processor, that processor takes over a testbed of
-        another processor.
+        If a processor is free and only testbeds of other processors can start one, a testbed moves.
 
         Returns:
-            The step and its processor, or None if no step can start.
+            The repetition and its processor, or None if none can start.
         """
         return self._start_in_order() or self._start_elsewhere()
 
     def _start_in_order(self) -> tuple[Step, int] | None:
+        """Take the first repetition of the queue that can start, and choose its processor.
+
+        Returns:
+            The repetition and its processor, or None if none can start.
+        """
         for number, step in enumerate(self._queue):
             key = self.plan.testbed_of(step.cell)
             slot = self._slots.get(key)
@@ -97,6 +102,11 @@ class Scheduler:
         return None
 
     def _start_elsewhere(self) -> tuple[Step, int] | None:
+        """Move a waiting testbed to a free processor, and take its next repetition.
+
+        Returns:
+            The repetition and its processor, or None if no processor or testbed is free.
+        """
         taken = {slot.processor for slot in self._slots.values() if slot.busy}
         free = [processor for processor in self.processors if processor not in taken]
         for number, step in enumerate(self._queue if free else ()):
@@ -108,26 +118,26 @@ class Scheduler:
         return None
 
     def waiting_testbeds(self) -> list[TestbedKey]:
-        """Return the testbeds of the waiting steps, in their order."""
+        """Return the emulated networks (testbeds) that queued repetitions need, in order."""
         return list(dict.fromkeys(self.plan.testbed_of(step.cell) for step in self._queue))
 
     def reserve_slot(self, key: TestbedKey) -> int | None:
-        """Reserve a slot for a testbed and return its processor.
+        """Reserve memory and a processor for an emulated network (testbed).
 
-        The result is None if there is not enough memory.
+        Returns the processor, or None if there is not enough memory.
         """
         if key not in self._slots:
             if not self._has_memory(key):
                 return None
-            self._slots[key] = _Slot(self._emptiest_processor(), self.memory_mb.get(key, 0))
+            self._slots[key] = _TestbedSlot(self._emptiest_processor(), self.memory_mb.get(key, 0))
         return self._slots[key].processor
 
     def note_end(self, step: Step, used: float | None = None) -> None:
-        """Note the end of a step.
+        """Note that a repetition has ended, so that its testbed is free again.
 
         Args:
-            step: The step.
-            used: The share of its processor that it used, if known.
+            step: The repetition.
+            used: The fraction of its processor's time that it used, if known.
         """
         self._slots[self.plan.testbed_of(step.cell)].busy = None
         if used is not None:
@@ -135,10 +145,10 @@ class Scheduler:
             self._needs[step.cell.name] = known + _NEWS * (used - known)
 
     def note_wait(self, severity: float) -> None:
-        """Adapt the share of a processor that may be allocated.
+        """Allocate more or less of a processor, after a repetition waited for its processor.
 
         Args:
-            severity: How long a step waited for its processor, relative to what is tolerated.
+            severity: Waiting time of the repetition, relative to what is tolerated.
         """
         if severity > 1:
             self.full = max(MIN_FULL, self.full * _BACK_OFF)
@@ -146,22 +156,22 @@ class Scheduler:
             self.full = min(MAX_FULL, self.full + _GROW)
 
     def idle_testbeds(self) -> list[TestbedKey]:
-        """Return the testbeds that no waiting step needs."""
+        """Return the testbeds (emulated networks) that no queued repetition needs any more."""
         needed = {self.plan.testbed_of(step.cell) for step in self._queue}
         return [key for key, slot in self._slots.items()
                 if slot.busy is None and key not in needed]
 
     def is_short_of_memory(self) -> bool:
-        """Return whether a waiting step needs a testbed for which there is no memory."""
+        """Return whether there is no memory for an emulated network that a repetition needs."""
         return any(not self._has_memory(key) for key in
                    {self.plan.testbed_of(step.cell) for step in self._queue} - self._slots.keys())
 
     def release_slot(self, key: TestbedKey) -> None:
-        """Release the slot of a testbed that was ended."""
+        """Free the memory and processor of a testbed that was ended."""
         self._slots.pop(key, None)
 
     def expected_share(self, cell: Cell) -> float:
-        """Return the expected share of a processor for a repetition of a cell."""
+        """Return the CPU time that a repetition will probably need, in processors (such as 0.3)."""
         known = self._needs.get(cell.name)
         if known is not None:
             return known
@@ -176,12 +186,12 @@ class Scheduler:
         return fits or not self._slots
 
     def _has_processor(self, processor: int, cell: Cell) -> bool:
-        beside = [slot.busy for slot in self._slots.values()
-                  if slot.busy and slot.processor == processor]
-        needed = self.expected_share(cell) + sum(self.expected_share(step.cell) for step in beside)
-        return not beside or (len(beside) < self.at_once and needed <= self.full)
+        running = [slot.busy for slot in self._slots.values()
+                   if slot.busy and slot.processor == processor]
+        needed = self.expected_share(cell) + sum(self.expected_share(step.cell) for step in running)
+        return not running or (len(running) < self.at_once and needed <= self.full)
 
     def _emptiest_processor(self) -> int:
-        """Return the processor with the fewest testbeds."""
+        """Return the processor to which the fewest testbeds (emulated networks) are assigned."""
         slots = [slot.processor for slot in self._slots.values()]
         return min(self.processors, key=slots.count)

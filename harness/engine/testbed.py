@@ -1,30 +1,97 @@
-"""A client for a testbed: start, configure and measure it.
+"""Start a testbed (an emulated network on a machine), and measure repetitions on it.
 
-A testbed serves all cells of its spec, one repetition after the other.
+`TestbedClient` takes a planned testbed with its policy. It sends commands to the worker, the
+process that builds the network and measures on the machine, and waits for its events.
+`measure_repetition` returns the folder with the captures and raw values of one measurement. A
+device (processor model) slows a node down relative to this host. So the first testbed measures the
+host's speed for each kind of computation, and the others use its values.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
+from guest.cache import cache_root, hash_inputs
 from harness import render
-from harness.engine import libraries, speeds, variants
-from harness.engine.machine import Lacking, Machine, Running
+from harness.engine import programs, setup
+from harness.engine.clock_watchdog import ENDED_AFTER_S, Standstill, watch_clock
+from harness.engine.machine import Machine, MissingPackages, WorkerProcess
 from harness.engine.plan import Plan, PlannedTestbed, node_devices
-from harness.engine.standstill import ENDED_S, Standstill, watch_clock
 from harness.secrets import Secrets
 from measure.charging import library
+from measure.cpu import host_load
+from measure.services.replaced_programs import LINK
 from policies import Policy
-from topologies import loader, wires
+from topologies import loader, queueing_disciplines
+
+# --- Store of this host's measured speeds ---
+# The factors of devices are relative to these speeds.
+# Each testbed measures the speeds as it starts, together with other load. Among two dozen testbeds,
+# the overhead of a system call was 6.6 to 9.6 us, and authentication times changed with it.
+# Therefore the values of the first testbed are used for all on this host, with this kernel, until
+# the next boot. For minimum values (names that begin with `least_`) the smallest measurement is
+# kept: it had the least other load.
+
+_BOOT_ID, _PROCESSORS = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/cpuinfo")
+
+
+def load_speeds(image: str) -> dict[str, float]:
+    """Return the measured computing times of this host with a guest image, by kind of work.
+
+    The result is empty if nothing was measured yet.
+    """
+    try:
+        speeds = json.loads(_find_speeds_file(image).read_text())
+        return {str(name): float(value) for name, value in speeds.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def store_speeds(image: str, measured: Mapping[str, float]) -> None:
+    """Store the computing times that a testbed measured on this host.
+
+    Values that are stored already are kept, except for new minimum values. If nothing can be
+    stored, each testbed measures its own.
+    """
+    before, file = load_speeds(image), _find_speeds_file(image)
+    least = {name: min(value, before.get(name, value))
+             for name, value in host_load.select_least_times(measured).items()}
+    speeds = {**measured, **before, **least}
+    if speeds == before:
+        return
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as unfinished:
+            json.dump(speeds, unfinished)
+        Path(unfinished.name).rename(file)
+
+
+def _find_speeds_file(image: str) -> Path:
+    model = re.search(r"^model name\s*: (.*)$", _read_text(_PROCESSORS), re.MULTILINE)
+    key = hash_inputs({"image": image.encode(), "boot": _read_text(_BOOT_ID).encode(),
+                       "processor": (model[1] if model else "").encode()})
+    return cache_root() / "speeds" / f"{key}.json"
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+# --- Client of a testbed ---
 
 READY_S = 60.0
 #: Additional seconds for each node: a busy host starts its daemons one after the other.
@@ -45,25 +112,27 @@ _OUT_OF_MEMORY = re.compile(r"Out of memory: Killed process \d+ \((.+?)\).*?anon
 _GOES_ON = (*_UNDER_WAY, "ready", "configured")
 
 #: A listener for the reports of a running repetition.
-Heard = Callable[[Mapping[str, Any]], None]
+ReportListener = Callable[[Mapping[str, Any]], None]
 
 
 class TestbedLost(Exception):
-    """An error for a machine that died, hung or sent invalid data.
+    """An error: the machine of a testbed died, hung or sent invalid data.
 
-    A fresh testbed may work.
+    A second attempt on a new testbed may succeed.
     """
 
 
 class TestbedFailed(Exception):
-    """An error for a testbed that works, but not with this policy.
+    """An error: the emulated network (testbed) works, but not with this policy.
 
     The text is the reason.
     """
 
 
 class TestbedClient:
-    """A client of a worker on a machine, with one policy on one network.
+    """A client of one emulated network (testbed), which a worker process on a machine builds.
+
+    It has one policy on one network.
 
     Args:
         machine: The machine that runs the worker.
@@ -90,7 +159,7 @@ class TestbedClient:
         self.environment: dict[str, Any] = {}
         #: Whether a repetition is running, so that it can receive messages.
         self.is_measuring = False
-        self._running: Running | None = None
+        self._running: WorkerProcess | None = None
         self._sent = 0
         #: Listener for a standstill of the guest's clock, and for its end (None).
         self._show = show
@@ -98,9 +167,9 @@ class TestbedClient:
         self._ended_by_watch = ""
 
     async def open(self, run_secrets: Secrets, renderer: render.Renderer) -> None:
-        """Start the machine, build the network and configure the policy.
+        """Start the machine, build the network and configure the daemons for the policy.
 
-        The policy is rendered in parallel, because this takes longest.
+        The configuration files are rendered in parallel, because this takes longest.
 
         Args:
             run_secrets: The run's secrets.
@@ -116,9 +185,9 @@ class TestbedClient:
             self._running = await self._start_worker()
             if self._skips_waiting:
                 self._watch = asyncio.create_task(self._watch_clock(self._running))
-            await self._expect_event("hello", READY_S)
-            ready = await self._expect_event("ready", READY_S
-                                             + len(self.spec.network.nodes) * NODE_S)
+            await self._expect_event("hello", READY_S * self.machine.patience)
+            ready = await self._expect_event("ready", self.machine.patience * (
+                READY_S + len(self.spec.network.nodes) * NODE_S))
             self.environment = ready["environment"]
             rendered = await rendering
             if rendered is not None:
@@ -128,36 +197,39 @@ class TestbedClient:
             await asyncio.gather(rendering, return_exceptions=True)
             raise
         self._send_command(do="configure", conf=self.name if self.spec.policy else None)
-        configured = await self._expect_event("configured", CONFIGURE_S)
-        speeds.store_speeds(self.machine.image_key(), configured.get("speeds") or {})
+        configured = await self._expect_event("configured",
+                                              CONFIGURE_S * self.machine.patience)
+        store_speeds(self.machine.image_key(), configured.get("speeds") or {})
 
     def _write_job(self, run_secrets: Secrets) -> None:
         (self.job_dir / "out" / "logs").mkdir(parents=True)
         (self.job_dir / "commands").mkdir()
+        if self._plan.settings.programs_folder:
+            (self.job_dir / LINK).symlink_to(Path(self._plan.settings.programs_folder).resolve())
         job = self.job_dir / "job.json"
         job.touch(0o600)  # it contains the run's keys
         job.write_text(json.dumps(self._job_document(self.machine.mount_path(self.job_dir),
                                                      run_secrets)))
 
-    async def _start_worker(self) -> Running:
+    async def _start_worker(self) -> WorkerProcess:
+        if self.spec.missing_feature:
+            raise TestbedFailed(self.spec.missing_feature)
         try:
             return await self.machine.start_worker(
                 self.job_dir, self.processor, len(self.spec.network.nodes),
-                study=self._plan.study.id, packages=self.spec.packages,
+                study=self._plan.study.id, packages=self.spec.image_name,
                 clock=self._plan.settings.clock, more_mb=self.spec.memory_mb)
-        except Lacking as error:
+        except MissingPackages as error:
             raise TestbedFailed(str(error)) from None
 
     def begin_rendering(self, renderer: render.Renderer) -> asyncio.Task[Path] | None:
-        """Start to render the policy, if that was not started before.
-
-        The result is None for a testbed without a policy.
-        """
-        policy, mount = self._in_force, self.machine.mount_path(self.job_dir)
-        return renderer.begin_rendering(policy, self.spec.network, mount) if policy else None
+        """Start to make the policy's configuration files, or return None without a policy."""
+        policy, mount = self._applied_policy, self.machine.mount_path(self.job_dir)
+        return renderer.begin_rendering(policy, self.spec.network, mount,
+                                        self.spec.medium, self.spec.release) if policy else None
 
     async def _await_rendering(self, renderer: render.Renderer) -> Path | None:
-        """Return the folder with the policy's files.
+        """Wait for the policy's configuration files and return their folder.
 
         The result is None for a testbed without a policy.
         """
@@ -166,16 +238,14 @@ class TestbedClient:
         return await asyncio.shield(rendering) if rendering else None
 
     @property
-    def _in_force(self) -> Policy | None:
-        """Return the policy of the nodes: the spec's, unless a negative control replaces it."""
-        fault = self._plan.study.find_fault(self._plan.settings.fault)
-        policy = self.spec.policy
-        return fault.policy(policy) if policy and fault and fault.policy else policy
+    def _applied_policy(self) -> Policy | None:
+        """Return the policy that the nodes get. Results are judged by the one of the cell."""
+        return self._plan.apply_fault(self.spec.policy)
 
     async def measure_repetition(self, name: str, task: Mapping[str, Any], deadline_s: float, *,
                                  repetition: int = 0,
                                  turn: AbstractAsyncContextManager[Any] | None = None,
-                                 on_report: Heard = lambda _: None) -> Path:
+                                 on_report: ReportListener = lambda _: None) -> Path:
         """Measure one repetition and return the folder with its captures and raw values.
 
         The repetition uses the whole processor until it reports that others may share it.
@@ -197,7 +267,8 @@ class TestbedClient:
             self._send_command(do="measure", name=name, task=task, repetition=repetition)
             self.is_measuring = True
             try:
-                async for report in self._read_reports(_spare_s() + deadline_s):
+                async for report in self._read_reports(
+                        self.machine.patience * (_spare_s() + deadline_s)):
                     on_report(report)
                     if report.get("name") == _SHAREABLE:
                         await holding.aclose()
@@ -206,71 +277,72 @@ class TestbedClient:
         return self.job_dir / "out" / name
 
     async def _read_reports(self, allowed_s: float) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the reports of the running repetition until it ends."""
+        """Yield the messages of the running repetition's workload until the repetition ends."""
         until = asyncio.get_running_loop().time() + allowed_s
         while True:
             left_s = max(0.0, until - asyncio.get_running_loop().time())
-            said = await self._expect_event("measured", left_s, "report", of_s=allowed_s)
-            if said["event"] == "measured":
+            event_data = await self._expect_event("measured", left_s, "report", of_s=allowed_s)
+            if event_data["event"] == "measured":
                 return
-            yield said
+            yield event_data
 
     def send_message(self, message: Mapping[str, Any]) -> None:
-        """Send a message to the running repetition.
+        """Send a message of the user to the running repetition.
 
-        The repetition's reports show which values it accepted.
+        The workload's answers show which values it accepted.
         """
         self._send_command(do="tell", **message)
 
     async def call_command(self, command: str, task: Mapping[str, Any],
                            deadline_s: float = 0.0) -> dict[str, Any]:
-        """Run another command of the workload and return its answer."""
+        """Have the study's workload execute a further command, and return its answer."""
         self._send_command(do="call", command=command, task=task)
-        while (said := await self._expect_event("called", _spare_s() + deadline_s,
-                                                "report"))["event"] != "called":
+        while (event_data := await self._expect_event(
+                "called", self.machine.patience * (_spare_s() + deadline_s),
+                "report"))["event"] != "called":
             pass
-        answer: dict[str, Any] = said["result"]
+        answer: dict[str, Any] = event_data["result"]
         return answer
 
     async def run_shell(self, **command: Any) -> dict[str, Any]:
-        """Run the worker's `run_shell` command to its end, without a time limit.
+        """Run a program on a node of the testbed (`./qop lab`), without a time limit.
 
         Returns:
-            The last event.
+            The worker's last event, with the exit status.
         """
         self._send_command(do="shell", **command)
         return await self._expect_event("shell_ended", None)
 
     def move_to(self, processor: int) -> None:
-        """Move the machine to another processor."""
+        """Move the testbed's machine to another processor."""
         if processor != self.processor:
             assert self._running is not None
             self._running.move_to(processor)
             self.processor = processor
 
     async def close(self) -> None:
-        """End the machine. The call is allowed at any time and repeatedly."""
+        """End the testbed's machine. This method may be called at any time and repeatedly."""
         if self._watch is not None:
             self._watch.cancel()
         if self._running is not None:
             await self._running.close()
 
-    async def _watch_clock(self, running: Running) -> None:
-        """End the guest if its clock stands still."""
+    async def _watch_clock(self, running: WorkerProcess) -> None:
+        """Watch the guest's clock, and kill the guest if the clock stands still."""
         standstill = await watch_clock(running.pid, self._show,
-                                       ended_s=max(ENDED_S, _spare_s()))
+                                       ended_s=max(ENDED_AFTER_S, _spare_s()))
         self._ended_by_watch = f"{standstill}; ended by the watchdog"
         await running.close()
 
     @property
     def pid(self) -> int:
-        """Return the process id of the machine's worker, or of its guest."""
+        """Return the process id of the testbed's guest, or of its worker on the host."""
         assert self._running is not None
         return self._running.pid
 
     @property
     def logs(self) -> Path:
-        """Return the folder with the logs of console, worker and daemons."""
+        """Return the folder with the logs of the testbed's console, worker and daemons."""
         return self.job_dir / "out" / "logs"
 
     @property
@@ -279,46 +351,52 @@ class TestbedClient:
 
     @property
     def _macsec_effect(self) -> str:
-        """Return what MACsec does to frames on wires.
-
-        The result is "" if the policy does not use MACsec.
-        """
-        wire = self._in_force.layers.wire if self._in_force else None
+        """Return what MACsec does to frames on wires: encrypt, authenticate, or "" for nothing."""
+        wire = self._applied_policy.layers.wire if self._applied_policy else None
         if wire is None:
             return ""
-        return wires.ENCRYPTS if wire.is_encrypted else wires.AUTHENTICATES
+        return (queueing_disciplines.ENCRYPTS if wire.is_encrypted
+                else queueing_disciplines.AUTHENTICATES)
 
     def _job_document(self, mount: str, run_secrets: Secrets) -> dict[str, Any]:
-        """Return the worker's job: the description of its testbed."""
+        """Return the job description that the worker reads: network, medium, tasks and secrets."""
         plan, spec = self._plan, self.spec
-        link = self._in_force.layers.link if self._in_force else None
+        link = self._applied_policy.layers.link if self._applied_policy else None
         fault = plan.study.find_fault(plan.settings.fault)
+        read_library = functools.partial(self.machine.read_library, packages=spec.image_name)
         return {
-            "study": plan.study.id, "inside": plan.study.inside, "mount": mount,
+            "study": plan.study.id, "inside": plan.study.workload_module, "mount": mount,
             "network": loader.to_json(spec.network),
             "medium": loader.to_json(spec.medium) if spec.medium else None,
             "clock": plan.settings.clock, "builder": plan.settings.builder,
             "seed": plan.settings.seed,
-            "packages": variants.package_names(plan.study.id, spec.packages),
+            "packages": setup.list_package_names(plan.study.id, spec.packages),
+            "programs": programs.make_job_entry(
+                plan.settings.programs_folder, plan.settings.programs,
+                is_mounted=plan.settings.on == "guest"),
             "options": dict(spec.options), "devices": node_devices(spec),
-            "speeds": (speeds.stored_speeds(self.machine.image_key())
+            "speeds": (load_speeds(self.machine.image_key())
                        if plan.settings.clock == "processor" else {}),
             # Preloaded into programs on devices, to report the node and the kind of their work.
-            "kinds_library": (libraries.to_send(library.KINDS)
+            "kinds_library": (read_library(library.KINDS)
                               if plan.settings.clock == "processor" else ""),
             # Preloaded into tcpdump: in real time one that hands packets over promptly, and one for
             # the running tcpdump that captures are copies of. Only in guests, because a host may
             # confine its tcpdump.
-            "captures_library": (libraries.to_send(library.PROMPT)
-                                 if plan.settings.is_real_time and plan.settings.on == "guest"
+            "captures_library": (read_library(library.PROMPT)
+                                 if plan.settings.is_real_time and plan.settings.on != "host"
                                  else ""),
-            "copies_library": (libraries.to_send(library.COPIES)
-                               if plan.settings.on == "guest" else ""),
+            "copies_library": (read_library(library.COPIES)
+                               if plan.settings.on != "host" else ""),
             # Preloaded into iperf3 clients, so that a stream ends only when all its data has
             # arrived.
-            "streams_library": libraries.to_send(library.DRAINED),
+            "streams_library": read_library(library.DRAINED),
+            # Preloaded into daemons that a study charges for their public-key work.
+            "charge_library": read_library(library.CHARGE),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
             "cipher_bytes": link.frame_expansion_bytes if link else 0,
+            "more_group_bytes": (link.group_expansion_bytes - link.frame_expansion_bytes
+                                 if link else 0),
             "macsec": self._macsec_effect,
             "secrets": run_secrets, "withhold": list(fault.withhold) if fault else [],
             "fault": plan.settings.fault or ""}
@@ -330,7 +408,7 @@ class TestbedClient:
             self._running.stdin.write(line)
             return
         # Write the command to a file, and only then continue the machine: see
-        # measure.worker.commands.
+        # measure.agent.worker.commands.
         self._sent += 1
         place = self.job_dir / "commands" / f"{self._sent}.json"
         place.with_suffix(".new").write_bytes(line)
@@ -339,7 +417,7 @@ class TestbedClient:
 
     async def _expect_event(self, event: str, deadline_s: float | None, other: str = "", *,
                             of_s: float | None = None) -> dict[str, Any]:
-        """Return the next event, which must be `event` or `other`.
+        """Wait for the next event of the worker, which must be `event` or `other`.
 
         Args:
             event: The expected event.
@@ -368,22 +446,22 @@ class TestbedClient:
             self._check_memory()
             raise TestbedLost(self._ended_by_watch or self._running.post_mortem())
         try:
-            said: dict[str, Any] = json.loads(line)
+            event_data: dict[str, Any] = json.loads(line)
         except ValueError:
             raise TestbedLost(f"the worker said {line[:80]!r}, which is not an event") from None
-        if self._skips_waiting and said["event"] not in _UNDER_WAY:
+        if self._skips_waiting and event_data["event"] not in _UNDER_WAY:
             self._running.suspend()
-        if said["event"] not in _GOES_ON:
+        if event_data["event"] not in _GOES_ON:
             self._check_memory()
-        if said["event"] == "failed":
-            raise TestbedFailed(said["reason"])
-        if said["event"] not in (event, other):
-            raise TestbedLost(f"the worker said '{said['event']}' instead of '{event}'")
-        return said
+        if event_data["event"] == "failed":
+            raise TestbedFailed(event_data["reason"])
+        if event_data["event"] not in (event, other):
+            raise TestbedLost(f"the worker said '{event_data['event']}' instead of '{event}'")
+        return event_data
 
 
     def _check_memory(self) -> None:
-        """Raise TestbedLost if the guest's kernel ended a program because memory was exhausted."""
+        """Raise TestbedLost if the guest's kernel killed a program because memory was exhausted."""
         with contextlib.suppress(OSError):
             ended = _OUT_OF_MEMORY.search((self.logs / "console.log").read_text(errors="replace"))
             if ended is not None:
@@ -395,7 +473,7 @@ class TestbedClient:
 
 
 def _spare_s() -> float:
-    """Return the seconds beyond the study's deadline until a machine counts as hung.
+    """Return how long after a study's deadline a machine counts as hung, in seconds.
 
     QOP_WATCHDOG_S overrides the default, for very slow machines and for tests.
     """

@@ -1,4 +1,4 @@
-"""Live pages: web pages on this machine that show and steer a run.
+"""Live pages: web pages on this machine that show and steer a running measurement.
 
 The content of a page belongs to its study.
 """

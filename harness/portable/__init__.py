@@ -1,1 +1,1 @@
-"""Pack and unpack results folders, and merge, verify and prune them."""
+"""Export, import, verify and prune results folders."""

@@ -18,7 +18,7 @@ import results_folder
 from conftest import PATIENCE_S, Qop, wait_until
 from harness.engine.results import ResultsFolder
 from harness.errors import UserError
-from harness.portable import archive, exporting, importing, verifying
+from harness.portable import archive, importing, verification
 from results_folder import assert_nothing_came, flip, make, packed, plan_of, tree
 
 
@@ -26,13 +26,13 @@ def test_two_exports_are_the_same_octets(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the time, nor the owner, nor how the folder was named on the command shows."""
     folder = make(tmp_path / "run")
-    first = exporting.export_folder(folder, tmp_path / "1.tar.gz", "all").file
+    first = archive.export_folder(folder, tmp_path / "1.tar.gz", "all").file
     for path in folder.rglob("*"):
         os.utime(path, (1, 1))
     (folder / "plan.json").chmod(0o600)
     monkeypatch.setattr("time.time", lambda: 2_000_000_000.0)
-    second = exporting.export_folder(tmp_path / "run" / ".." / "run", tmp_path / "2.tar.gz",
-                                     "all").file
+    second = archive.export_folder(tmp_path / "run" / ".." / "run", tmp_path / "2.tar.gz",
+                                   "all").file
     assert first.read_bytes() == second.read_bytes()
 
 
@@ -47,7 +47,7 @@ def test_sha256sum_and_tar_agree(tmp_path: Path) -> None:
     checked = subprocess.run(["sha256sum", "--strict", "-c", "SHA256SUMS"], cwd=place,
                              capture_output=True, text=True, check=True)
     assert len(checked.stdout.splitlines()) == len(tree(place)) - 1
-    assert verifying.verify_results(place).ok
+    assert verification.verify_results(place).ok
 
 
 @pytest.mark.parametrize(("choice", "names"), [
@@ -60,7 +60,7 @@ def test_captures_on_request(tmp_path: Path, choice: str, names: set[str]) -> No
     assert done.folder == tmp_path / "results" / "run" and done.new
     came = {path.parent.name for path in done.folder.glob("captures/*/*")}
     assert came == names and done.captures == 2 * len(names)
-    verdict = verifying.verify_results(done.folder)
+    verdict = verification.verify_results(done.folder)
     assert verdict.ok and len(verdict.survey.records) == 4
     assert sum(map(len, (entry.files for entry in verdict.survey.pruned.captures.values()))) \
         == 8 - 2 * len(names)
@@ -72,7 +72,7 @@ def test_round_trip_keeps_every_octet(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("mine")
     (folder / "work").mkdir()
     (folder / "work" / "secret.conf").write_text("key")
-    done = exporting.export_folder(folder, tmp_path / "x.tar.gz", "all")
+    done = archive.export_folder(folder, tmp_path / "x.tar.gz", "all")
     assert done.foreign == ["notes.txt"]
     out = importing.import_archive(done.file, tmp_path / "out", tmp_path).folder
     wanted = {path: content for path, content in tree(folder).items()
@@ -86,7 +86,8 @@ def test_no_room_is_said_before_anything_is_written(
     """The manifest's sizes are compared with what the disk has."""
     file = packed(tmp_path)
     monkeypatch.setattr(importing.shutil, "disk_usage",
-                        lambda _: shutil._ntuple_diskusage(1, 1, 1000))  # type: ignore[attr-defined]
+                        lambda _: shutil._ntuple_diskusage(1, 1,
+                                                           1000))  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="make room"):
         importing.import_archive(file, tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
@@ -106,7 +107,7 @@ def test_disk_that_fills_up_leaves_nothing(
             written.append(data)
             return len(data)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(importing, "open_new", lambda _: Full())
+    monkeypatch.setattr(importing, "create_file", lambda _: Full())
     with pytest.raises(UserError, match="No space left") as said:
         importing.import_archive(file, tmp_path / "results" / "run", tmp_path)
     assert said.value.status == 1 and len(written) == 6
@@ -123,7 +124,7 @@ def test_export_onto_a_full_disk_leaves_no_archive(
 
     monkeypatch.setattr(archive, "_add_member", full)
     with pytest.raises(UserError, match="No space left"):
-        exporting.export_folder(folder, tmp_path / "x.tar.gz", "all")
+        archive.export_folder(folder, tmp_path / "x.tar.gz", "all")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -132,7 +133,7 @@ def test_export_overwrites_nothing(tmp_path: Path) -> None:
     file = packed(tmp_path)
     file.write_text("precious")
     with pytest.raises(UserError, match="there already"):
-        exporting.export_folder(tmp_path / "run", file, "all")
+        archive.export_folder(tmp_path / "run", file, "all")
     assert file.read_text() == "precious"
 
 
@@ -148,7 +149,7 @@ def test_file_that_changes_while_it_is_packed(
 
     monkeypatch.setattr(archive, "write_archive", changing)
     with pytest.raises(UserError, match=r"P1-N2-001.json changed"):
-        exporting.export_folder(folder, tmp_path / "x.tar.gz", "all")
+        archive.export_folder(folder, tmp_path / "x.tar.gz", "all")
     assert not (tmp_path / "x.tar.gz").exists()
 
 
@@ -156,8 +157,8 @@ def test_running_run_is_not_exported(tmp_path: Path) -> None:
     """A folder that is being written to is no state to share."""
     folder = make(tmp_path / "run")
     with ResultsFolder(folder), pytest.raises(UserError, match="a run is writing"):
-        exporting.export_folder(folder, tmp_path / "x.tar.gz", "all")
-    assert exporting.export_folder(folder, tmp_path / "x.tar.gz", "all").records == 4
+        archive.export_folder(folder, tmp_path / "x.tar.gz", "all")
+    assert archive.export_folder(folder, tmp_path / "x.tar.gz", "all").records == 4
 
 
 def test_read_only_folder_is_exported_and_not_touched(tmp_path: Path) -> None:
@@ -165,8 +166,8 @@ def test_read_only_folder_is_exported_and_not_touched(tmp_path: Path) -> None:
     folder = make(tmp_path / "run")
     (folder / ".lock").unlink()
     before = sorted(folder.rglob("*"))
-    exporting.export_folder(folder, tmp_path / "x.tar.gz", "all")
-    verifying.verify_results(folder)
+    archive.export_folder(folder, tmp_path / "x.tar.gz", "all")
+    verification.verify_results(folder)
     assert sorted(folder.rglob("*")) == before
 
 
@@ -175,7 +176,7 @@ def test_killed_import_leaves_nothing(qop: Qop) -> None:
     folder = make(qop.folder / "run", plan_of(repetitions=1))
     log = os.urandom(30_000_000)
     results_folder.write(folder / "logs" / "P1-N2" / "long.log", log)
-    exporting.export_folder(folder, qop.folder / "x.tar.gz", "all")
+    archive.export_folder(folder, qop.folder / "x.tar.gz", "all")
     running = qop.start("import", "x.tar.gz")
     wait_until(lambda: list((qop.folder / "results").glob(".run.import-*/unpacked/logs/P1-N2/*"))
                or running.poll() is not None)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from conftest import MEASURED, PATIENCE_S, Qop
-from measure.record import Record
+from measure.records.record import Record
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -14,10 +16,10 @@ import studies
 from conftest import Qop
 from harness import cli
 from harness.cli import COMMANDS
-from harness.commands import lab, one_cell
+from harness.commands import lab, options
 from harness.engine.request import build_plan
-from studies.qop2007.asked import Asked
-from studies.units import byte_size
+from studies.contract import parse_byte_size
+from studies.qop2007.settings import Settings
 
 #: Also those that pages of studies are.
 EVERY = [*COMMANDS, *studies.live_pages()]
@@ -35,6 +37,93 @@ def test_help_everywhere(command: str) -> None:
     """So does every subcommand."""
     done = CliRunner().invoke(cli.qop, [command, "--help"])
     assert done.exit_code == 0 and "Usage:" in done.output
+
+
+def _walk_commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield all commands, also those of groups and those of `qop run` for each study."""
+    context = click.Context(cli.qop)
+    for name in EVERY:
+        command = cli.qop.get_command(context, name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {each}", part) for each, part in command.commands.items())
+        if isinstance(command, options.StudyCommand):
+            for study in map(studies.load_study, studies.study_names()):
+                yield f"{name} ({study.id})", command.command_for(study)
+
+
+@pytest.mark.parametrize("command", [pytest.param(part, id=name) for name, part
+                                     in _walk_commands()])
+def test_help_of_each_option_is_a_sentence_with_its_default(command: click.Command) -> None:
+    """A flag and an option that may be repeated need no default."""
+    for option in command.params:
+        if not isinstance(option, click.Option) or option.hidden:
+            continue
+        text = option.help or ""
+        assert text[:1].isupper() and text.endswith("."), f"{option.opts[0]}: {text}"
+        assert text.count("(") == text.count(")"), text
+        if option.is_flag or option.multiple or option.required:
+            continue
+        assert "default: " in text, f"{option.opts[0]}: {text}"
+        default = option.get_default(click.Context(command))
+        if isinstance(default, str | int | Path) and default != "" \
+                and option.opts[0] not in DEFAULT_IN_WORDS:
+            assert f"default: {default}" in text, f"{option.opts[0]}: {text}"
+
+
+#: Options whose default value stands for another one: the folder's study, any free port.
+DEFAULT_IN_WORDS = {"--study", "--port"}
+
+
+def test_help_of_run_fits_on_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 lines of 80 columns name every option and point to the list of negative controls."""
+    monkeypatch.setenv("COLUMNS", "80")
+    output = CliRunner().invoke(cli.qop, ["run", "--help"]).output
+    lines = output.splitlines()
+    assert len(lines) <= 60 and max(map(len, lines)) <= 80
+    assert "./qop studies" in output and "--faults" in output
+    run = cli.qop.get_command(click.Context(cli.qop), "run")
+    assert run is not None
+    visible = [option for option in run.params
+               if isinstance(option, click.Option) and not option.hidden]
+    assert not [option.opts[0] for option in visible
+                if not re.search(rf"{option.opts[0]}\b", output)]
+
+
+@pytest.mark.parametrize("study", studies.study_names())
+def test_help_of_run_with_a_study_describes_every_option(study: str) -> None:
+    """Each option is a row, in contrast to the short help without a study."""
+    output = CliRunner().invoke(cli.qop, ["run", study, "--help"]).output
+    rows = set(re.findall(r"^  (--[a-z-]+)", output, re.MULTILINE))
+    named = [part.opts[0] for part in options.run_parameters(studies.load_study(study))
+             if isinstance(part, click.Option) and not part.hidden]
+    assert set(named) <= rows
+
+
+@pytest.mark.parametrize("arguments", [["--faults"], ["kerberos2002", "--faults"]], ids=" ".join)
+def test_studies_lists_each_negative_control_with_its_effect(arguments: list[str]) -> None:
+    """All studies without a name, else the named one only."""
+    output = CliRunner().invoke(cli.qop, ["studies", *arguments]).output
+    names = arguments[:-1] or studies.study_names()
+    assert [line for line in output.splitlines() if not line.startswith(" ")] == [
+        f"{name}:" for name in names]
+    words = " ".join(re.sub(r"(?<=\w)-\n\s+", "-", output).split())  # lines may end at a hyphen
+    for study in map(studies.load_study, names):
+        for name in study.faults:
+            fault = study.find_fault(name)
+            assert fault is not None
+            assert f"{name} {fault.title[:1].upper()}{fault.title[1:]}." in words
+
+
+def test_studies_of_a_name_shows_all_levels_and_refuses_an_unknown_name(
+        capsys: pytest.CaptureFixture[str]) -> None:
+    """The levels include those that a run measures only by name."""
+    assert cli.main(["studies", "qop2007"]) == 0
+    output = capsys.readouterr().out
+    assert "M12-kem" in output and "N2-far" in output and "adp1987:" not in output
+    assert cli.main(["studies", "qop2008"]) == 2
+    assert capsys.readouterr().err.startswith("qop: no study 'qop2008'; choose from qop2007, ")
 
 
 #: Subcommands that pass on to another program what they do not know.
@@ -134,7 +223,7 @@ def test_bad_policy_is_one_line(qop_here: Qop, text: str, line: int, advice: str
     (["--only", "policy=P99"], "qop2007, factor policy: P99: no such policy; "),
     (["--scenarios", "N9"],
      "qop2007, factor scenario: N9: no such scenario; choose from E1, E2, N1, "),
-    (["--scenarios", "N9.yml"], "N9.yml: no such file"),
+    (["--scenarios", "N9.yml"], "N9.yml: there is no such file"),
     (["--medium", "ether"], "ether: no such file"),
     (["--policy", "nowhere.yml"], "nowhere.yml:1: "),
     (["--policy", "M5"], "--policy M5: takes a file, and M5 comes with qop; write --policies M5"),
@@ -173,16 +262,17 @@ def test_the_lab_has_a_testbed_of_every_study(study: str) -> None:
     loaded = studies.load_study(study)
     asked = {f"level_of_{factor.name}": loaded.lab.levels.get(factor.name)
              for factor in loaded.factors}
-    made = build_plan(one_cell.build_request(loaded, asked), {"clock": "real"})
+    made = build_plan(options.build_cell_request(loaded, asked), {"clock": "real"})
     assert len(made.cells) == len(made.testbeds) == 1
 
 
 def test_the_lab_takes_the_first_cell_of_the_levels_asked_for() -> None:
     """A study need not have every combination of levels."""
     asked = {f"level_of_{factor.name}": None for factor in studies.load_study("adp1987").factors}
-    made = build_plan(one_cell.build_request(studies.load_study("adp1987"),
-                                             {**asked, "level_of_technology": "SW",
-                                                      "level_of_trace": "ND"}), {"clock": "real"})
+    made = build_plan(options.build_cell_request(studies.load_study("adp1987"),
+                                                 {**asked, "level_of_technology": "SW",
+                                                          "level_of_trace": "ND"}),
+                      {"clock": "real"})
     [cell] = made.cells
     assert (cell.ids["technology"], cell.ids["trace"]) == ("SW", "ND")
 
@@ -197,9 +287,10 @@ def test_no_results_yet(qop_here: Qop, command: str) -> None:
 
 def test_doctor_tells_what_there_is(qop: Qop) -> None:
     """Every line of the diagnosis has a verdict, and what is missing has a remedy under it."""
-    done = qop("doctor")
+    done = qop("doctor", "--no-trial")
     lines = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert {line.split()[0] for line in lines} <= {"ok", "MISSING", "without"}
+    assert "disk in use: " in done.stdout and "'./qop uninstall'" in done.stdout
     assert done.returncode == int(any(line.startswith("MISSING") for line in lines))
 
 
@@ -207,14 +298,14 @@ def test_doctor_tells_what_there_is(qop: Qop) -> None:
                                             ("16000000", 16_000_000), ("2mb", 2_000_000)])
 def test_byte_sizes(text: str, size: int) -> None:
     """Sizes are decimal, as rates on networks are."""
-    assert byte_size(text) == size
+    assert parse_byte_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "1T", "-5", "1 k", "10", "99999999999"])
 def test_impossible_byte_sizes(text: str) -> None:
     """What is not a size, or cannot be timed, is refused."""
     with pytest.raises(ValidationError, match=r"size|between"):
-        Asked(stream_bytes=text)  # type: ignore[arg-type]
+        Settings(stream_bytes=text)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("image", "says"), [("container", "use a checkout"), ("", sys.prefix)])

@@ -11,9 +11,9 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -24,19 +24,20 @@ import plans
 from conftest import PATIENCE_S, PROJECT, Qop, wait_until
 from guest import image
 from guest.cache import cache_root
-from harness.cluster import checking, connection, keys, measuring
-from harness.cluster.checking import ClusterWorker
+from harness.cluster import campaign, connection, security, worker_tasks
+from harness.cluster.campaign import AdmittedWorker
 from harness.cluster.connection import WorkerLost
-from harness.cluster.received import WorkerIdentity
-from harness.cluster.shares import LOSSES, Backlog, count_testbeds_per_share
+from harness.cluster.shares import Backlog, count_testbeds_per_share
+from harness.cluster.worker_tasks import WorkerIdentity
 from harness.commands import run, worker
 from harness.engine import provenance
 from harness.engine.events import RunState
 from harness.engine.plan import Plan
+from harness.engine.retries import WORKER_ATTEMPTS
 from harness.errors import UserError
 from made_up_cluster import Run, comes, plan_of, workers
 from made_up_measuring import BROKEN, LINE
-from measure import record
+from measure.records import record
 
 # Tornado and dask warn of what they leave to the garbage collector themselves.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -108,7 +109,7 @@ async def test_what_no_process_survives_is_recorded_as_failed(script, tmp_path) 
         records = await measuring()
     assert records.keys() == names(plan)
     failed = records.pop("P2-N2-001")
-    assert failed.status == "failed" and failed.attempt == LOSSES
+    assert failed.status == "failed" and failed.attempt == WORKER_ATTEMPTS
     assert "its guest killed it" in failed.reason
     assert failed.digests["policy"] == plan.levels["policy"][1].digest
     assert all(found.status == "ok" for found in records.values())
@@ -167,7 +168,7 @@ async def test_more_steps_when_all_is_measured(script, tmp_path) -> None:
     assert records.keys() == names(plan_of(2, 2))
 
 
-async def test_stopping_frees_every_worker(script, tmp_path) -> None:
+async def test_stopping_frees_every_worker_and_the_run_continues(script, tmp_path) -> None:
     """Cancelled in the middle, the run ends what its workers measure before it is gone.
 
     However long that takes: a worker that is told a second time would leave something behind.
@@ -181,7 +182,14 @@ async def test_stopping_frees_every_worker(script, tmp_path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert script.closed == [script.stalled]
-    assert len(measuring.records()) == 1
+        [kept] = measuring.kept.records.iterdir()
+        stamp = kept.stat().st_mtime_ns
+        # The same command continues, and measures nothing twice.
+        script.stalls_after = 10**6
+        records = await Run(tmp_path, plan_of(), cluster.scheduler.address)()
+    assert records.keys() == names(plan_of())
+    assert kept.stat().st_mtime_ns == stamp and kept.stem in records
+    assert sorted(script.measured[script.stalled]) == sorted(records)
 
 
 async def test_a_run_that_goes_without_a_word_frees_its_workers(script, tmp_path,
@@ -254,25 +262,24 @@ async def test_a_scheduler_that_goes_ends_the_run_with_one_line(script, tmp_path
 
 def identity(code: str, image_key: str) -> WorkerIdentity:
     """Of a worker with two processors."""
-    return WorkerIdentity(code=code, images={"": image_key} if image_key else {}, processors=2,
-                          description="{}")
+    return WorkerIdentity(code, {"": image_key} if image_key else {}, processors=2)
 
 
 class Claims:
     """A cluster whose workers say this of themselves."""
 
-    def __init__(self, *said: WorkerIdentity | Exception) -> None:
+    def __init__(self, *said: WorkerIdentity | dict[str, object] | Exception) -> None:
         self._said = {f"tls://10.0.0.{number}:1": each for number, each in enumerate(said, 1)}
 
     async def check(self, folder: Path,
-                    plan: Plan | None = None) -> list[ClusterWorker | str]:
+                    plan: Plan | None = None) -> list[AdmittedWorker | str]:
         """All of them, checked: what is known of each, or why it is refused."""
-        checker = checking.Checker(plan or plan_of(), self, folder)
-        checked: list[ClusterWorker | str] = []
+        checker = campaign.WorkerChecker(plan or plan_of(), self, folder)
+        checked: list[AdmittedWorker | str] = []
         for number, address in enumerate(self._said, 1):
             try:
                 checked.append(
-                    await checker.check_worker(ClusterWorker(f"worker-{number}", address)))
+                    await checker.check_worker(AdmittedWorker(f"worker-{number}", address)))
             except WorkerLost as refusal:
                 checked.append(str(refusal))
         return checked
@@ -282,7 +289,7 @@ class Claims:
         said = self._said[address]
         if isinstance(said, Exception):
             raise said
-        yield said.model_dump(round_trip=True)
+        yield {"kind": "identity", **(said if isinstance(said, dict) else asdict(said))}
 
 
 @pytest.mark.parametrize(("odd", "words"), [
@@ -293,10 +300,11 @@ class Claims:
     (identity(CODE, "other-root"),
      "has another guest image (other-root, not kernel-root)"),
     (WorkerLost("its task failed"), "its task failed"),
+    ({"machine": "of another version"}, "cannot say what it measures with"),
 ])
 async def test_a_worker_that_differs_is_refused(odd, words, tmp_path, monkeypatch) -> None:
     """One line with what differs, and nothing of it is kept."""
-    monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
+    monkeypatch.setattr(provenance, "hash_code", lambda _: CODE)
     monkeypatch.setattr(image, "find_image", lambda **_: SimpleNamespace(key=IMAGE))
     good, refused = await Claims(identity(CODE, IMAGE), odd).check(tmp_path)
     assert good.processors == 2
@@ -307,10 +315,10 @@ async def test_a_worker_that_differs_is_refused(odd, words, tmp_path, monkeypatc
 
 async def test_a_worker_whose_kernel_lacks_the_clock_is_refused(tmp_path, monkeypatch) -> None:
     """In one line, by that clock alone; a worker that says nothing of its kernel passes."""
-    monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
+    monkeypatch.setattr(provenance, "hash_code", lambda _: CODE)
     monkeypatch.setattr(image, "find_image", lambda **_: None)
     silent, old, new = (
-        identity(CODE, IMAGE).model_copy(update={"description": said}) for said in (
+        replace(identity(CODE, IMAGE), description=said) for said in (
             {}, {"image": {"kernel": {"version": "6.12.1", "processor_clock": False}}},
             {"image": {"kernel": {"version": "7.2.12", "processor_clock": True}}}))
     for clock in ("processor", "real"):
@@ -322,7 +330,7 @@ async def test_a_worker_whose_kernel_lacks_the_clock_is_refused(tmp_path, monkey
 
 async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -> None:
     """A client that has none of its own still refuses two kinds."""
-    monkeypatch.setattr(provenance, "code_digest", lambda _: CODE)
+    monkeypatch.setattr(provenance, "hash_code", lambda _: CODE)
     monkeypatch.setattr(image, "find_image", lambda **_: None)
     same, other = identity(CODE, IMAGE), identity(CODE, "other-root")
     *good, refused = await Claims(same, same, other).check(tmp_path)
@@ -333,15 +341,15 @@ async def test_without_an_image_here_workers_must_agree(tmp_path, monkeypatch) -
 async def test_who_differs_is_left_out_with_a_line(script, tmp_path, monkeypatch) -> None:
     """The others measure all of it."""
     odd: list[str] = []
-    real = measuring.describe_machine
+    real = worker_tasks.describe_machine
 
-    def differing(plan: Plan) -> dict[str, Any]:
+    def differing(plan: Plan) -> WorkerIdentity:
         """The first that is asked has other code."""
         here = get_worker().address
         odd.append(here)
-        return real(plan) | ({"code": "d" * 64} if odd[0] == here else {})
+        return replace(real(plan), code="d" * 64) if odd[0] == here else real(plan)
 
-    monkeypatch.setattr(measuring, "describe_machine", differing)
+    monkeypatch.setattr(worker_tasks, "describe_machine", differing)
     async with workers(2) as cluster:
         measured = Run(tmp_path, plan_of(), cluster.scheduler.address)
         assert (await measured()).keys() == names(plan_of())
@@ -356,10 +364,11 @@ def test_a_worker_ends_with_its_input(qop: Qop) -> None:
     """Started over SSH it has its key from there, and leaves with the run that started it."""
     lent = subprocess.Popen(
         qop.argv("worker", "--scheduler", "tls://127.0.0.1:0"), cwd=qop.folder, text=True,
-        env=qop.environment() | {keys.VARIABLE: keys.FROM_INPUT}, stdin=subprocess.PIPE,
+        env=qop.environment() | {security.KEY_VARIABLE: security.KEY_FROM_INPUT},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert lent.stdin is not None and lent.stdout is not None
-    lent.stdin.write(f"{keys.ClusterKey.from_secret()}\n")
+    lent.stdin.write(f"{security.ClusterKey.make_new()}\n")
     lent.stdin.flush()
     wait_until(lambda: lent.stdout.readline().startswith("worker at "))
     lent.communicate(timeout=PATIENCE_S)  # its input ends
@@ -393,6 +402,13 @@ def test_without_dask_the_commands_say_how_to_get_it(monkeypatch) -> None:
         assert isinstance(done.exception, UserError)
         assert "pip install --require-hashes" in str(done.exception)
         assert "requirements/cluster.lock" in str(done.exception)
+
+
+def test_empty_cluster_is_refused(qop: Qop) -> None:
+    """Such as that of an unset variable: the run would measure here."""
+    done = qop("run", "--cluster", "", "--policies", "P1", "--dry-run")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("qop: --cluster : no cluster; give the address")
 
 
 def test_hosts_are_not_for_clusters() -> None:
@@ -431,7 +447,7 @@ def test_a_flagged_record_stays_when_its_second_try_is_given_up() -> None:
     [step] = plan.all_steps()
     backlog = Backlog(plan)
     backlog.add_steps([], [step])
-    for _ in range(LOSSES):
+    for _ in range(WORKER_ATTEMPTS):
         share = backlog.take_share(backlog.waiting_testbeds())
         assert share.split_steps() == ([], [step])
         assert backlog.hand_back(share, {step.name}) == []
@@ -440,11 +456,12 @@ def test_a_flagged_record_stays_when_its_second_try_is_given_up() -> None:
 
 _OPEN_AND_FORGET = """
 import sys
-from harness.cluster import spool
+from harness.cluster import worker_tasks
 for _ in range(300):
-    with spool.open_spool("run", sys.argv[1], "none"):
+    with worker_tasks.open_spool("run", sys.argv[1], "none"):
         pass
-    (spool.remove_spool if sys.argv[1] != "other" else spool.forget_run)("run", sys.argv[1])
+    forget = worker_tasks.remove_spool if sys.argv[1] != "other" else worker_tasks.forget_run
+    forget("run", sys.argv[1])
 """
 
 

@@ -18,7 +18,7 @@ import pytest
 from distributed import Client, Future, Scheduler, Worker, get_worker, wait
 from distributed.protocol import pickle
 
-from harness.cluster import extra, measuring
+from harness.cluster import dask_settings, worker_tasks
 from made_up_cluster import comes, workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore:.*already in use")
@@ -58,12 +58,12 @@ class Plain:
         for _ in range(count):
             self.workers.append(await Worker(
                 self.scheduler.address, nthreads=2, memory_limit=0, dashboard=False,
-                resources={measuring.RESOURCE: 1}))
+                resources={worker_tasks.MEASURING_RESOURCE: 1}))
 
     def submit(self, *arguments: Any, **options: Any) -> Future:
         """A share."""
         return self.client.submit(share, *arguments, pure=False,
-                                  resources={measuring.RESOURCE: 1}, **options)
+                                  resources={worker_tasks.MEASURING_RESOURCE: 1}, **options)
 
     async def lose(self) -> None:
         """Lose the worker that began first."""
@@ -85,8 +85,8 @@ async def plain(workers: int, *, settings: dict[str, Any] | None = None,
     BEGUN.clear()
     FULL.clear()
     GATES.append(asyncio.Event())
-    extra.silence_logs()
-    with dask.config.set(extra.SETTINGS | {"distributed.comm.timeouts.connect": "1s"}
+    dask_settings.silence_logs()
+    with dask.config.set(dask_settings.DASK_SETTINGS | {"distributed.comm.timeouts.connect": "1s"}
                          | (settings or {})):
         async with Scheduler(host="127.0.0.1", port=0, dashboard=False,
                              dashboard_address="127.0.0.1:0", **options) as scheduler:

@@ -2,6 +2,7 @@
 
 docs/container.md is what is tested: all its commands in blocks `sh container` are given, one after
 the other, in a clean folder by an ordinary user. tests/docs/test_docs.py says why others are not.
+Then the commands of docs/lab-sheet.md (`sh lab`), whose expected numbers are compared.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ import pytest
 import doc_commands
 from conftest import PATIENCE_S, wait_until
 from guest import image as guest_image
-from guest.image import Image
+from guest.image import GuestImage
 from harness.container import image
 from harness.container.image import ContainerImage
 from harness.container.slimming import RULES
-from measure import record
+from measure.records import record
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
-PAGE = "docs/container.md"
+PAGE, LAB_SHEET = "docs/container.md", "docs/lab-sheet.md"
 MOST_BYTES, MOST_PACKED_BYTES = 700e6, 250e6
+MOST_PACKED_RADIO_BYTES = 100e6
 RUN = "podman run --rm --network none -v $PWD/results:/results"
 #: Control groups of both versions at once are refused by crun.
 RUNTIME = "runc" if Path("/sys/fs/cgroup/unified").exists() else "crun"
@@ -89,13 +91,13 @@ class Person:
 
 
 @pytest.fixture(scope="session")
-def guest() -> Image:
+def guest() -> GuestImage:
     """The guest's image, built if this machine has none."""
     return guest_image.ensure_image()
 
 
 @pytest.fixture(scope="session")
-def made(guest: Image) -> ContainerImage:
+def made(guest: GuestImage) -> ContainerImage:
     """The container image, built if this machine has none."""
     return image.ensure_image(guest)
 
@@ -132,13 +134,139 @@ def walked(made: ContainerImage, person: Person) -> dict[str, subprocess.Complet
     return found
 
 
+@pytest.fixture(scope="session")
+def exercised(made: ContainerImage, walked: object, person: Person) -> Path:
+    """The folder of the results after all commands of the lab sheet, each as it says."""
+    assert doc_commands.pages_with("lab") == [LAB_SHEET]
+    for command in doc_commands.commands(LAB_SHEET, "lab"):
+        done = person(command.text)
+        assert done.returncode == command.status, (str(command), done.stdout, done.stderr)
+    return person.folder / "results"
+
+
+def expected(heading: str) -> dict[str, list[str]]:
+    """A table of the lab sheet: the cells of each policy's row behind a heading."""
+    text = (doc_commands.PROJECT / LAB_SHEET).read_text(encoding="utf-8")
+    table = text.partition(heading)[2].partition("\n\n")[0]
+    return {cells[0]: cells[1:] for cells in (
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines()[1:])}
+
+
+def measurements(folder: Path) -> dict[str, list[dict]]:
+    """What each policy's repetitions measured; all of them are proven."""
+    found: dict[str, list[dict]] = {}
+    records, complaints = record.read_records(folder / "records")
+    assert not complaints
+    for one in records:
+        assert one.status == "ok", one.reason
+        found.setdefault(one.cell["policy"], []).append(one.measured)
+    return found
+
+
+def packets(measured: dict, *phases: str) -> list[str]:
+    """The packets of phases of the first authentication, "-" where a phase is not there."""
+    phases_made = measured["authentications"][0]["phases"]
+    made = {phase["name"]: str(phase["packets"]) for phase in phases_made}
+    made["mip"] = str(int(made["agent_discovery"]) + int(made["registration"]))
+    return [made.get(phase, "-") for phase in phases]
+
+
+def mean(values: list[float]) -> float:
+    """Their mean."""
+    return sum(values) / len(values)
+
+
+def test_lab_sheet_authentication_has_the_packets_and_the_order(exercised: Path) -> None:
+    """Exercise 1: packets as in the sheet; static keys cost nothing, certificates the most."""
+    measured = measurements(exercised / "cost")
+    table = expected("| policy | packets of MIP, EAP, IKE")
+    for policy in ("P1", "P2", "P3", "P6", "P8"):
+        for one in measured[policy]:
+            assert packets(one, "mip", "dot1x", "ike") == table[policy][0].split(", ")
+    times = {policy: mean([one["authentication_time_s"] for one in several])
+             for policy, several in measured.items()}
+    assert max(times["P1"], times["P2"]) < times["P3"] < min(times["P6"], times["P8"])
+
+
+def test_lab_sheet_throughput_has_the_overheads(exercised: Path) -> None:
+    """Exercise 2: each overhead, which is airtime, is in the sheet's range or close to it."""
+    measured = measurements(exercised / "cost")
+    goodput = {policy: mean([one["udp"]["goodput_bps"] for one in several])
+               for policy, several in measured.items()}
+    for policy, (_, between) in expected("| policy | computed overhead").items():
+        if policy.startswith("P"):
+            low, high = map(float, between.split(" to "))
+            overhead = (goodput["P1"] - goodput[policy]) / 1e3
+            assert low - 2 * (high - low) < overhead < high + 2 * (high - low), policy
+
+
+def test_lab_sheet_proof_fails_without_wep(exercised: Path) -> None:
+    """Exercise 3: P2 is not proven, by its frames."""
+    records, _ = record.read_records(exercised / "no-wep/records")
+    [failed] = [one for one in records if one.cell["policy"] == "P2"]
+    assert failed.status == "failed"
+    assert "not proven: WEP-104 on every data frame (0 of " in failed.reason
+    for capture in ("cost", "no-wep"):
+        assert (exercised / capture / "captures/P2-N2-001/traffic-air.pcap.gz").is_file()
+
+
+def test_lab_sheet_roaming_is_shorter_with_fast_transition(exercised: Path) -> None:
+    """Exercise 4: packets as in the sheet, and a fast transition takes less than the others."""
+    measured = measurements(exercised / "move")
+    table = expected("| policy | packets of EAP at home")
+    for policy, several in measured.items():
+        assert {packets(one, "dot1x")[0] for one in several} == {table[policy][0]}
+    handoffs = {policy: mean([one["handoff_s"] for one in several])
+                for policy, several in measured.items()}
+    assert handoffs["M8"] < min(handoffs["M4"], handoffs["M5"])
+
+
+def test_line_for_machines_without_dpkg_works_as_printed(
+        walked: object, person: Person, tmp_path: Path) -> None:
+    """Whoever has the archive gives the line to a shell. One cell is enough here."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for folder in reversed(os.environ["PATH"].split(":")):
+        for path in Path(folder).glob("*"):
+            if not path.name.startswith("dpkg"):
+                (programs / path.name).unlink(missing_ok=True)
+                (programs / path.name).symlink_to(path)
+    said = subprocess.run([doc_commands.PROJECT / "qop", "run"], capture_output=True, text=True,
+                          check=False, env={"PATH": str(programs), "HOME": str(tmp_path)}).stderr
+    line = said.partition("Give: ")[2].strip()
+    assert " podman load -i qop.tar && " in line and line.endswith(" qop run"), said
+    done = person(f"mkdir -p another && cp qop.tar another && cd another && {line} {ONE_CELL}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "P8-N2-001: authentication time " in done.stderr
+    assert list((person.folder / "another/results").glob("*/records/P8-N2-001.json"))
+
+
 def test_sizes(made: ContainerImage) -> None:
     """The bounds: 700 MB unpacked, 250 MB as a file."""
     assert made.unpacked_bytes <= MOST_BYTES
     assert made.archive.stat().st_size == made.packed_bytes <= MOST_PACKED_BYTES
 
 
-def test_the_archive_is_of_two_worlds(made: ContainerImage, guest: Image) -> None:
+def test_radio_image_runs_commands_of_the_host(person: Person) -> None:
+    """At most 100 MB to download; the command is the host's own, in a machine with radios."""
+    made = image.ensure_radio_image()
+    assert made.packed_bytes <= MOST_PACKED_RADIO_BYTES
+    archive = person.folder / "qop-radio.tar"
+    shutil.copyfile(made.archive, archive)
+    archive.chmod(0o644)
+    loaded = person("podman load -i qop-radio.tar")
+    assert loaded.returncode == 0, loaded.stderr
+    line = ("podman run --rm --network none --tmpfs /tmp:exec,size=1g -v /:/host:ro "
+            "qop-radio radio --root /host --clock virtual")
+    done = person(f"{line} -n 3 -- sh -c 'ls /sys/class/ieee80211; cat /etc/hostname; sleep 30'")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["phy0", "phy1", "phy2",
+                                   Path("/etc/hostname").read_text().strip()]
+    medium = person(f"{line} --medium 802.11b-long -- ip link show wlan1")
+    assert "wlan1" in medium.stdout, medium.stderr
+
+
+def test_the_archive_is_of_two_worlds(made: ContainerImage, guest: GuestImage) -> None:
     """OCI's index and docker's manifest name the same blobs; labels say what it is."""
     with tarfile.open(made.archive) as tar:
         def read(name: str):
@@ -158,6 +286,8 @@ def test_the_archive_is_of_two_worlds(made: ContainerImage, guest: Image) -> Non
     assert docker["RepoTags"] == [made.name]
     assert config["config"]["Labels"]["org.opencontainers.image.version"] == "0.1.0"
     assert config["config"]["Labels"] == manifest["annotations"]
+    assert {"qop.needs.podman", "qop.needs.docker", "qop.needs.wsl2"} <= set(
+        config["config"]["Labels"])
 
 
 def test_the_command(made: ContainerImage, tmp_path: Path, qop) -> None:

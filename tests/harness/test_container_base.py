@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from harness.container import base
+from conftest import PROJECT
+from harness.container import base, image
 from keyed import changing
 
 
@@ -19,7 +21,7 @@ def test_the_key_follows_what_goes_in(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(base, "LOCK", tmp_path / base.LOCK.name)
     words = [
         ("base.py", "# The environment is read-only", "# The environment cannot be written"),
-        ("base.py", '"""Build the layer in a folder', '"""Leave it in the folder'),
+        ("base.py", '"""Build the base layer in a folder', '"""Leave it in the folder'),
         ("base.py", '"wheels": 15', '"wheels": 16'), ("layout.py", "oci-layout", "layout"),
         ("slimming.py", "#: Packages", "#: Those")]
     deeds = [
@@ -29,3 +31,12 @@ def test_the_key_follows_what_goes_in(monkeypatch: pytest.MonkeyPatch, tmp_path:
         (base.LOCK.name, "sha256", "sha255")]
     assert changing(tmp_path, base.key, words) == [False] * len(words)
     assert changing(tmp_path, base.key, deeds) == [True] * len(deeds)
+
+
+def test_versions_in_the_labels_are_those_of_the_page() -> None:
+    """What an image says was tried, docs/container.md says, too."""
+    page = (PROJECT / "docs/container.md").read_text()
+    for platform, text in image.NEEDS.items():
+        _, _, tried = text.partition("Tried: ")
+        assert all(version in page for version in re.findall(r"\d[\d.]+\d", tried)), platform
+        assert tried or text.endswith("Not tried")

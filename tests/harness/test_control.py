@@ -14,7 +14,7 @@ import pytest
 
 import plans
 from conftest import PROJECT, Qop
-from harness.engine import control, results, testbeds
+from harness.engine import control_socket, results, testbed_pool
 from harness.engine.campaign import Campaign
 from harness.engine.events import EventLog, read_events
 from harness.errors import UserError
@@ -38,7 +38,8 @@ async def test_what_is_told_reaches_the_repetition_and_stands_beside_its_record(
     """A run listens in its folder; the repetition's events keep what it took."""
     folder = tmp_path / "a folder of a long name" / ("x" * 120)
     plan = plans.plan_of("P1", repetitions=1, warm_up=0)
-    monkeypatch.setattr(testbeds.render, "Renderer", lambda *_: EmptyRenderer(tmp_path / "none"))
+    monkeypatch.setattr(testbed_pool.render, "Renderer",
+                        lambda *_: EmptyRenderer(tmp_path / "none"))
     monkeypatch.setattr(type(plan.study), "task", lambda *_: {"what": "listen"})
     answers: list[tuple[int, str]] = []
     with results.ResultsFolder(folder) as kept:
@@ -68,13 +69,29 @@ async def test_what_is_told_reaches_the_repetition_and_stands_beside_its_record(
         (0, f"told: {NAME}\n")]
     [told] = [report for report in read_reports(folder) if report.get("name") == "told"]
     assert told["command"] == {"do": "tell", "level": 3, "range": [0, 20], "scheme": "tree"}
-    assert not (folder / control.SOCKET).exists()
+    assert not (folder / control_socket.SOCKET_NAME).exists()
 
 
 def read_reports(folder: Path) -> list[Mapping[str, Any]]:
     """What the repetition reported so far."""
     return [event for event in read_events(folder / "events" / f"{NAME}.jsonl")
             if event["event"] == "report"]
+
+
+async def test_path_of_the_socket_lasts_as_long_as_the_server(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Since Python 3.13 the server removes the socket by that path when it ends."""
+    paths: list[Path] = []
+    start = asyncio.start_unix_server
+
+    async def note_path(answer: Any, path: Path, **options: Any) -> Any:
+        paths.append(path)
+        return await start(answer, path, **options)
+
+    monkeypatch.setattr(control_socket.asyncio, "start_unix_server", note_path)
+    async with control_socket.listen_for_messages(tmp_path, lambda *_: []):
+        assert paths[0].samefile(tmp_path / control_socket.SOCKET_NAME)
+    assert not (tmp_path / control_socket.SOCKET_NAME).exists() and not caplog.records
 
 
 async def test_nonsense_on_the_socket_ends_nothing(tmp_path: Path) -> None:
@@ -85,18 +102,19 @@ async def test_nonsense_on_the_socket_ends_nothing(tmp_path: Path) -> None:
         heard.append(message)
         return [NAME]
 
-    async with control.listen_for_messages(tmp_path, take):
+    async with control_socket.listen_for_messages(tmp_path, take):
         for line in (b"nonsense\n", b"[]\n", b'{"repetition": null, "message": 3}\n', b"",
                      b"x" * 200_000 + b"\n"):
             assert await asyncio.to_thread(send, tmp_path, line) == b""
-        assert await asyncio.to_thread(control.send_message, tmp_path, None, {"level": 1}) == [NAME]
+        assert await asyncio.to_thread(control_socket.send_message, tmp_path, None,
+                                       {"level": 1}) == [NAME]
     assert heard == [{"level": 1}]
 
 
 def send(folder: Path, line: bytes) -> bytes:
     """What comes back for a line."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(folder / control.SOCKET))
+        connection.connect(str(folder / control_socket.SOCKET_NAME))
         try:
             connection.sendall(line)
             connection.shutdown(socket.SHUT_WR)
@@ -108,12 +126,12 @@ def send(folder: Path, line: bytes) -> bytes:
 async def test_only_the_user_who_runs_can_speak_to_it(tmp_path: Path) -> None:
     """The socket's mode keeps others out, and one that a killed run left is replaced."""
     with socket.socket(socket.AF_UNIX) as left_over:
-        left_over.bind(str(tmp_path / control.SOCKET))
+        left_over.bind(str(tmp_path / control_socket.SOCKET_NAME))
     with pytest.raises(UserError, match="no run listens there"):
-        control.send_message(tmp_path, None, {})
-    async with control.listen_for_messages(tmp_path, lambda *_: []):
-        assert (tmp_path / control.SOCKET).stat().st_mode & 0o777 == 0o600
-        assert await asyncio.to_thread(control.send_message, tmp_path, None, {}) == []
+        control_socket.send_message(tmp_path, None, {})
+    async with control_socket.listen_for_messages(tmp_path, lambda *_: []):
+        assert (tmp_path / control_socket.SOCKET_NAME).stat().st_mode & 0o777 == 0o600
+        assert await asyncio.to_thread(control_socket.send_message, tmp_path, None, {}) == []
 
 
 @pytest.mark.parametrize(("words", "line"), [

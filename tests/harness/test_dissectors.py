@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
-from harness.engine.dissectors import Dissectors
+from harness.engine.postprocessing import DissectorPool
 from mortal import end_when_told
 
 
@@ -33,7 +33,7 @@ def fail_when_told(begun: str, told: str) -> None:
 
 async def test_ctrl_c_does_not_end_a_dissector_that_is_being_born() -> None:
     """A terminal sends it to every process of a run, also to those that have not begun yet."""
-    dissectors, before = Dissectors(1), children()
+    dissectors, before = DissectorPool(1), children()
     try:
         asked = asyncio.create_task(dissectors.run_task(os.getpid))
         await asyncio.sleep(0)  # it is started here, and takes far longer to import its modules
@@ -51,7 +51,7 @@ async def test_a_cancelled_task_makes_no_traceback_where_a_dissector_dies(
     uncaught: list[object] = []
     monkeypatch.setattr(threading, "excepthook", uncaught.append)
     begun, told = tmp_path / "begun", tmp_path / "told"
-    dissectors = Dissectors(1)
+    dissectors = DissectorPool(1)
     try:
         pool = dissectors._pool
         dying = asyncio.create_task(dissectors.run_task(
@@ -74,7 +74,7 @@ async def test_a_cancelled_task_makes_no_traceback_where_it_fails_later(tmp_path
     uncaught: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
     begun, told = tmp_path / "begun", tmp_path / "told"
-    dissectors = Dissectors(1)
+    dissectors = DissectorPool(1)
     try:
         failing = asyncio.create_task(dissectors.run_task(
             functools.partial(fail_when_told, str(begun), str(told))))

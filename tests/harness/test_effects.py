@@ -10,7 +10,7 @@ import pytest
 
 import studies
 from conftest import PROJECT, Qop
-from harness.engine import effects, profiles, request
+from harness.engine import profiles, request
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest
 from harness.errors import UserError
@@ -48,7 +48,7 @@ def another(study: Study, name: str, value: Any) -> Any:
     others = {**_OTHERS, **_OTHERS_OF.get(study.id, {})}
     if name in others:
         return others[name]
-    kind = study.asked.model_fields[name].annotation
+    kind = study.settings_type.model_fields[name].annotation
     if get_origin(kind) is Literal:
         return next(choice for choice in get_args(kind) if choice != value)
     if isinstance(value, bool):
@@ -62,10 +62,10 @@ def test_every_setting_has_an_effect_in_a_cell(study_id: str) -> None:
     """No study has a setting that is taken and changes nothing at all."""
     study = studies.load_study(study_id)
     plans = plans_of(study)
-    for name in study.asked.model_fields:
+    for name in study.settings_type.model_fields:
         if (study_id, name) in _NOT_HERE:
             continue
-        assert any(effects.has_effect(study, cell, name, made.asked, made.asked.model_copy(
+        assert any(request.changes_plan(study, cell, name, made.asked, made.asked.model_copy(
             update={name: another(study, name, getattr(made.asked, name))}))
             for made in plans for cell in made.cells), name
 
@@ -96,9 +96,12 @@ def test_shipped_profiles_have_no_idle_setting(study_id: str) -> None:
     ("today --profile quick", ("today: is a profile of qop2007, and --profile quick names another; "
      "give one of them, as in 'qop2007 --profile quick'")),
     ("today --profile=paper", "today: is a profile of qop2007, and --profile paper names another"),
-    ("--max-repetitions 9", ("--max-repetitions 9: is where --until-ci gives up; add --until-ci, "
-     "or say --repetitions")),
-    ("--most-repetitions 9", "--max-repetitions 9: is where --until-ci gives up"),
+    ("--max-repetitions 9", ("--max-repetitions 9: is where --until-ci and --until-decided give "
+     "up; add one of them, or say --repetitions")),
+    ("--most-repetitions 9", "--max-repetitions 9: is where --until-ci and --until-decided give"),
+    ("--until-decided --until-ci 2%", "--until-ci 2%: --until-decided says when to stop, too"),
+    ("--until-decided --max-repetitions 6", "--until-decided: 6 repetitions are planned, and it "),
+    ("lecturehall --until-decided", "--until-decided: lecturehall has no claims that further"),
     ("--until-ci 2% --max-repetitions 9 --most-repetitions 8", "--most-repetitions: is the former"),
     ("--until-ci 2% --max-repetitions 3 --repetitions 4", ("--until-ci 2%: 4 repetitions are "
      "planned, and it gives up after 3; give more with --max-repetitions")),
@@ -158,7 +161,7 @@ def test_a_profile_of_ones_own_is_held_to_it(tmp_path: Path) -> None:
     for text in ("stream_bytes: 100000\nset: {stream_bytes: 200000}\n",
                  "repetitions: 3\nrepetitions: 4\n"):
         file.write_text(f"title: mine\n{text}{only}")
-        with pytest.raises(UserError, match="is there twice"):
+        with pytest.raises(UserError, match=r"is there twice|was given on line"):
             request.build_plan(RunRequest(study, str(file)), {"builder": "mininet"})
 
 
@@ -167,7 +170,8 @@ def test_a_profile_of_ones_own_is_held_to_it(tmp_path: Path) -> None:
      "--stream-bytes 2M: would change nothing in a lab, which measures nothing"),
     (["lab", "--study", "adp1987", "--medium", "none", "--", "true"],
      "--medium none: would change nothing in a lab"),
-    (["bench", "model", "--faults", "5"], "bench model: --faults is for faults; leave it out"),
+    (["bench", "model", "--faults", "5"], ("bench model: --faults is for faults and explain and "
+     "mutations; leave it out")),
     (["bench", "report", "--runs", "2"], "bench report: --runs is for harness and medium and "),
     (["report", "--published", "--handoff"],
      "--published: makes a report of its own, as --handoff"),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -18,31 +16,22 @@ import pytest
 import plans
 import results_folder
 import studies
+from bench.paper import Projection
 from conftest import Qop
 from fabricated import make
 from guest.boot import Clock
-from guest.image import Image
+from guest.image import GuestImage
 from harness.commands import options
-from harness.engine import (
-    choosing,
-    events,
-    preview,
-    profiles,
-    recording,
-    results,
-    setup,
-    stopping,
-)
+from harness.engine import events, profiles, progress, recording, results, setup, stopping_rule
 from harness.engine.plan import Plan, node_devices
 from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
-from harness.selftest.paper_bench import Projection
-from measure import record
-from measure.record import Record, StudyRecord
-from studies import parts as study_parts
+from measure.records import record
+from measure.records.record import Record, StudyRecord
+from studies import contract as study_parts
 from studies import records as stored
-from studies.mobile import scenario_level
-from studies.study import Judged, Repetition
+from studies.policy_factors import scenario_level
+from studies.study import Judgement, Repetition
 from topologies.loader import load_device
 from topologies.model import Interface, Link, Network, Node
 
@@ -122,7 +111,7 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
             folder.adopt_plan(unlike)
         assert f": holds results of another plan ({says}); " in str(raised.value)
         with pytest.raises(UserError, match="holds results of another plan"):
-            preview.print_preview(unlike, tmp_path, "all")
+            progress.print_preview(unlike, tmp_path, "all")
 
 
 def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
@@ -147,8 +136,8 @@ def test_a_folder_whose_wires_were_others_is_refused(tmp_path: Path) -> None:
             pytest.raises(UserError, match=r"another plan \(other wires\)"):
         folder.adopt_plan(rewired)
     assert (tmp_path / "run" / "plan.json").read_bytes() == before
-    assert choosing.choose_folder(None, tmp_path, made, fresh=False) == tmp_path / "run"
-    assert choosing.choose_folder(None, tmp_path, rewired, fresh=False) != tmp_path / "run"
+    assert results.choose_results_folder(None, tmp_path, made, fresh=False) == tmp_path / "run"
+    assert results.choose_results_folder(None, tmp_path, rewired, fresh=False) != tmp_path / "run"
     assert made.manifest.is_compatible_with(plans.with_levels(made, scenario=[edited]).manifest)
     document = json.loads(before)
     del document["wires"]
@@ -179,14 +168,14 @@ def test_the_newest_folder_is_the_one_measured_last(tmp_path: Path) -> None:
     for path in (tmp_path / "z-before").rglob("*"):
         os.utime(path, (1.0, 1.0))
     (tmp_path / "z-before" / "report.html").touch()  # somebody has looked at it since
-    assert results.latest_folder(tmp_path) == tmp_path / "a-after"
-    assert choosing.choose_folder(None, tmp_path, made, fresh=False) == tmp_path / "a-after"
+    assert results.find_latest_folder(tmp_path) == tmp_path / "a-after"
+    assert results.choose_results_folder(None, tmp_path, made, fresh=False) == tmp_path / "a-after"
 
 
 SCHEMA_3 = '{"schema": 3, "what": "a later version knows"}'
 
 
-@pytest.mark.parametrize("content", [SCHEMA_3, "{", "", "null", '{"schema": 2}'])
+@pytest.mark.parametrize("content", [SCHEMA_3, '{"schema": 1}', "{", "", "null", '{"schema": 2}'])
 def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> None:
     """Of a later version or damaged: one line, and neither it nor a record is changed."""
     kept(tmp_path, make("P1", 1))
@@ -199,29 +188,12 @@ def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> 
     assert results_folder.tree(tmp_path) == before
 
 
-def of_schema_1(entry: Record) -> dict[str, Any]:
-    """A record of the later schema as the earlier one had it."""
-    fields = entry.model_dump(mode="json", by_alias=True)
-    [authentication] = fields["measured"]["authentications"]
-    body = {name: value for name, value in fields["measured"].items()
-            if name not in ("schema", "handoff_s", "authentications")}
-    body |= {"authentication_components_s": authentication["components_s"],
-             "phases": authentication["phases"]}
-    return {"schema": 1, **fields["cell"], **body, **{name: fields[name] for name in (
-        "repetition", "status", "reason", "evidence", "environment", "captures", "raw")}}
-
-
-def spoilt(**changes: Any) -> str:
-    """A record of P1 in schema 1 with a field that does not fit, or without one (None)."""
-    document = of_schema_1(make("P1", 1)) | changes
-    return json.dumps({name: value for name, value in document.items() if value is not None})
-
-
 #: By what is wrong: the text in the place of P1-N2-001, and what is said of it.
 FOREIGN = {
     "of a later schema": (SCHEMA_3, "schema 3, this version reads 2"),
-    "of schema 1 without its phases": (spoilt(phases=None), "phases: missing"),
-    "of schema 1 with a strange environment": (spoilt(environment=7), "TypeError"),
+    "of an earlier schema": ('{"schema": 1, "policy": "P1"}', "schema 1, this version reads 2"),
+    "with a strange environment": (json.dumps(make("P1", 1).model_dump(
+        mode="json", by_alias=True) | {"environment": 7}), "environment: "),
     "cut short": ('{"schema": 2, "cell"', "Expecting"),
     "of another repetition": (make("P1", 3).model_dump_json(by_alias=True), "holds the record"),
     "of another study": (make("P1", 1, study=StudyRecord(id="other", version=1)).model_dump_json(
@@ -286,14 +258,14 @@ def test_flagged_repetitions_are_measured_again_once(
     ("tcp:2%,auth=10%", {"tcp_goodput_bps": 0.02, "authentication_time_s": 0.1})])
 def test_stopping_rules(text: str, widths: dict[str, float]) -> None:
     """One width for the goodputs, or one by name."""
-    assert stopping.parse_rule(text, 30, STUDY).widths == pytest.approx(widths)
+    assert stopping_rule.parse_stopping_rule(text, 30, STUDY).widths == pytest.approx(widths)
 
 
 @pytest.mark.parametrize("text", ["", "x", "0%", "-2%", "rtt:2%", "2%%"])
 def test_bad_stopping_rules_are_one_line(text: str) -> None:
     """What is no width is named, with an example."""
     with pytest.raises(UserError, match="--until-ci") as caught:
-        stopping.parse_rule(text, 30, STUDY)
+        stopping_rule.parse_stopping_rule(text, 30, STUDY)
     assert "\n" not in str(caught.value)
 
 
@@ -302,11 +274,12 @@ def test_a_rule_goes_on_where_intervals_are_wide_and_only_there(tmp_path: Path) 
     plan = plan_of(3)
     kept(tmp_path, *(make("P1", i, tcp=5e6 + i) for i in (1, 2, 3)),
          *(make("P2", i, tcp=4e6 + i * 5e5) for i in (1, 2, 3)))
-    rule = stopping.parse_rule("tcp:2%", 4, STUDY)
+    rule = stopping_rule.parse_stopping_rule("tcp:2%", 4, STUDY)
     assert [s.name for s in rule.next_block(plan, tmp_path / "records")] == ["P2-N2-004"]
     record.write_record(make("P2", 4, tcp=9e6), tmp_path / "records")
     assert rule.next_block(plan, tmp_path / "records") == []  # as many as may be
-    assert stopping.parse_rule("tcp:300%", 9, STUDY).next_block(plan, tmp_path / "records") == []
+    assert stopping_rule.parse_stopping_rule("tcp:300%", 9,
+                                             STUDY).next_block(plan, tmp_path / "records") == []
 
 
 def test_a_failed_repetition_counts_towards_the_bound_and_not_for_the_width(
@@ -315,16 +288,16 @@ def test_a_failed_repetition_counts_towards_the_bound_and_not_for_the_width(
     plan = plans.plan_of("P1", repetitions=2)
     bad = make("P1", 3, status="failed", reason="no", authentication_time_s=None)
     kept(tmp_path, make("P1", 1), make("P1", 2, tcp=1e6), bad)
-    assert [s.repetition for s in stopping.parse_rule("2%", 9, STUDY).next_block(
+    assert [s.repetition for s in stopping_rule.parse_stopping_rule("2%", 9, STUDY).next_block(
         plan, tmp_path / "records")] == [4]
-    assert stopping.parse_rule("2%", 3, STUDY).next_block(plan, tmp_path / "records") == []
+    assert stopping_rule.parse_stopping_rule("2%", 3,
+                                             STUDY).next_block(plan, tmp_path / "records") == []
 
 
 def test_profiles_are_those_of_the_documentation() -> None:
     """The paper's is what the paper says."""
-    assert profiles.profile_names(STUDY) == ["quick", "channels", "clock", "devices", "moves",
-                                             "paper",
-                                      "subnets", "today"]
+    assert profiles.profile_names(STUDY) == ["quick", "campus", "channels", "clock", "devices",
+                                             "moves", "paper", "subnets", "today"]
     paper = profiles.load_profile(STUDY, "paper")
     assert paper.repetitions > 15 and paper.set["stream_bytes"] == 16_000_000
 
@@ -370,11 +343,12 @@ def test_what_a_profile_says_by_one_clock_is_told(tmp_path: Path, monkeypatch: p
     (tmp_path / "quick.yml").write_text(
         "title: x\nset: {stream_bytes: 200000}\n"
         "by_clock: {virtual: {title: y, set: {authentications: 4}}}\n")
-    defaults = {param.name: param.help.rpartition("[default: ")[2]
+    defaults = {param.name: param.help.rpartition("(default: ")[2]
                 for param in options.run_parameters(STUDY)
                 if isinstance(param, click.Option) and param.help}
-    for name, default in (("stream_bytes", "the profile's]"), ("authentications", "the profile's]"),
-                          ("udp_payload_bytes", "1400]")):
+    for name, default in (("stream_bytes", "from the profile)."),
+                          ("authentications", "from the profile)."),
+                          ("udp_payload_bytes", "1400).")):
         assert defaults[f"setting_{name}"] == default
     monkeypatch.undo()
     quick = profiles.load_profile(STUDY, "quick")
@@ -382,13 +356,31 @@ def test_what_a_profile_says_by_one_clock_is_told(tmp_path: Path, monkeypatch: p
     assert f"  profile quick: {title}; " in qop_here("studies").stdout
 
 
+def test_build_plan_takes_the_profiles_baseline_if_it_is_measured(tmp_path: Path) -> None:
+    """Other levels leave it out; a profile that does not measure its own baseline is refused."""
+    path = tmp_path / "mine.yml"
+
+    def baseline(only: str, **levels: list[str]) -> dict[str, str]:
+        path.write_text(f"title: x\nbaseline: {{policy: P2}}\nonly: {{policy: {only}}}\n")
+        made = build_plan(RunRequest(STUDY, profile=str(path), levels=levels),
+                          {"builder": "mininet"})
+        return made.manifest.baseline
+
+    assert baseline("[P1, P2]") == {"policy": "P2"}
+    assert baseline("[P1, P2]", policy=["P1", "P3"]) == {}
+    with pytest.raises(UserError, match=r"baseline\.policy: P2 is not measured by this profile"):
+        baseline("[P1, P3]")
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("title: x\nby_clock: {sundial: {}}", "by_clock"),
     ("title: x\nby_clock: {real: {only: {}}}", r"by_clock\.real\.only: there is no such field"),
-    ("repetitions: 0\nstream_bytes: 1\ntitle: x", "repetitions"), ("- 1", "top level"),
-    ("title: x\nrepetitions: 1\nstream_bytes: 1\nseconds: 3", "seconds"), ("{", "cannot be read"),
+    ("repetitions: 0\nstream_bytes: 1\ntitle: x", "repetitions"), ("- 1", "the file holds a list"),
+    ("title: x\nrepetitions: 1\nstream_bytes: 1\nseconds: 3", "seconds"),
+    ("{", "this is not valid YAML"),
     ("title: x\nonly: {colour: [red]}", "no such factor"),
-    ("title: x\ntitle: y", "title is there twice"), ("title: 3", "title: is not text"),
+    ("title: x\nbaseline: {colour: red}", r"baseline\.colour: qop2007 has no such factor"),
+    ("title: x\ntitle: y", "'title' was given on line 1"), ("title: 3", "title: 3 is not text"),
     ("title: x\nonly: {policy: []}", r"only\.policy: is empty"),
     ("title: x\nbreadth: 3", "breadth: there is no such field"), ("title: x\nset: 3", "set")])
 def test_bad_profiles_are_one_line(tmp_path: Path, text: str, words: str) -> None:
@@ -418,8 +410,8 @@ def test_virtual_time_is_expected_to_be_faster_than_the_air() -> None:
                          asked={"stream_bytes": "16M"})
     virtual = dataclasses.replace(plan, settings=dataclasses.replace(
         plan.settings, clock="virtual"))
-    air = preview.expected_s(plan, plan.all_steps(), 2)
-    assert preview.expected_s(virtual, plan.all_steps(), 2) < air / 3
+    air = progress.estimate_duration_s(plan, plan.all_steps(), 2)
+    assert progress.estimate_duration_s(virtual, plan.all_steps(), 2) < air / 3
 
 
 @pytest.mark.parametrize("study", studies.study_names())
@@ -427,12 +419,12 @@ def test_side_by_side_is_never_expected_to_take_longer(
         study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str]) -> None:
     """Every profile, by both clocks: computing is compared with computing, waiting with waiting."""
-    monkeypatch.setattr(preview, "duration_text", str)
+    monkeypatch.setattr(progress, "format_duration", str)
     of = studies.load_study(study)
     for name in profiles.profile_names(of):
         made = build_plan(RunRequest(of, name), {})
         for clock in ("real", "virtual"):
-            preview.print_preview(dataclasses.replace(made, settings=dataclasses.replace(
+            progress.print_preview(dataclasses.replace(made, settings=dataclasses.replace(
                 made.settings, clock=clock)), tmp_path, "all")
             said = re.search(r"Expected time: (\S+) on \d+ processors \((\S+) one after the other",
                              capsys.readouterr().out)
@@ -440,7 +432,7 @@ def test_side_by_side_is_never_expected_to_take_longer(
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["--profile", "fast"], "choose from quick, channels, clock, devices, moves, paper"),
+    (["--profile", "fast"], "choose from quick, campus, channels, clock, devices, moves"),
     (["--clock", "virtual", "--on", "host"], "--clock virtual"),
     (["--until-ci", "wide"], "--until-ci wide")])
 def test_bad_options_are_one_line(qop_here: Qop, arguments: list[str], words: str) -> None:
@@ -566,66 +558,6 @@ def test_events_that_a_full_disk_broke_off_are_passed_over(tmp_path: Path) -> No
     log.emit_event("run-ended")
     assert [event["event"] for event in events.read_events(tmp_path / events.FILE)] == [
         "run-started", "run-ended"]
-
-
-def test_a_folder_of_schema_1_is_gone_on_with(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was measured before counts; its records may call the plan what it was called then."""
-    monkeypatch.setattr(type(STUDY), "version", 1)  # which those were of
-    plan = plan_of(2)
-    before = schema_1_plan(plan)
-    (tmp_path / "plan.json").write_text(json.dumps(before))
-    (tmp_path / "provenance.json").write_text(json.dumps([schema_1_circumstances(plan)]))
-    kept(tmp_path, make("P1", 1), make("P2", 1))
-    with results.ResultsFolder(tmp_path) as folder:
-        folder.adopt_plan(plan)
-        assert {s.name for s in folder.missing_steps(plan)} == {"P1-N2-002", "P2-N2-002"}
-    manifest = results.require_manifest(tmp_path)
-    assert manifest.digest == plan.digest and manifest.former_digests == [before["digest"]]
-    assert json.loads((tmp_path / "plan.json").read_text())["schema"] == 2
-
-
-def test_an_edited_scenario_puts_records_of_schema_1_aside(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They name no scenario's digest: their folder says which one they were measured in."""
-    monkeypatch.setattr(type(STUDY), "version", 1)  # which those were of
-    plan = plan_of(1)
-    (tmp_path / "plan.json").write_text(json.dumps(schema_1_plan(plan)))
-    circumstances = schema_1_circumstances(plan)
-    circumstances["scenarios"]["N2"]["network"]["links"][0]["delay_ms"] = 7.0
-    (tmp_path / "provenance.json").write_text(json.dumps([circumstances]))
-    kept(tmp_path, make("P1", 1))
-    with results.ResultsFolder(tmp_path) as folder:
-        folder.adopt_plan(plan)
-        assert len(folder.missing_steps(plan)) == 2
-    assert list(tmp_path.glob("superseded/*/records/P1-N2-001.json"))
-
-
-def schema_1_plan(plan: Plan) -> dict[str, Any]:
-    """The plan as it was kept while there was one study."""
-    asked, settings = plan.asked, plan.settings
-    return {"schema": 1, "policies": {level.id: level.digest for level in plan.levels["policy"]},
-            "names": {level.id: level.title for level in plan.levels["policy"]},
-            "layers": {level.id: level.content["layers"] for level in plan.levels["policy"]},
-            "scenarios": [level.id for level in plan.levels["scenario"]],
-            "medium": asked.medium, "digest": "of schema 1",
-            "settings": {"repetitions": settings.repetitions, "tcp_bytes": asked.stream_bytes,
-                         "udp_bytes": asked.stream_bytes, "seed": settings.seed,
-                         "udp_payload_bytes": asked.udp_payload_bytes, "fault": None,
-                         "on": "guest", "detection": asked.detection, "clock": "real",
-                         "warm_up": 1, "stream_captures": asked.stream_captures,
-                         "builder": "mininet"}}
-
-
-def schema_1_circumstances(plan: Plan) -> dict[str, Any]:
-    """What of provenance.json a plan of schema 1 is read with: nodes had one kind each."""
-    scenarios = copy.deepcopy({level.id: dict(level.content)
-                               for level in plan.levels["scenario"]})
-    for scenario in scenarios.values():
-        for node in scenario["network"]["nodes"].values():
-            [node["kind"]] = node.pop("duties")
-            del node["device"]
-    return {"scenarios": scenarios, "medium": plan.manifest.media[plan.asked.medium]}
 
 
 @pytest.mark.parametrize(("clock", "device", "refusal"), [
@@ -754,7 +686,7 @@ def test_a_study_has_a_clock_of_its_own() -> None:
     assert build_plan(RunRequest(STUDY), {}).settings.clock == "processor"
     for asked, clock in ((study, "virtual"), (STUDY, "processor")):
         option = next(param for param in options.run_parameters(asked) if param.name == "clock")
-        assert str(option.show_default).startswith(clock)
+        assert f"(default: from the profile, else {clock}" in option.help
 
 
 @pytest.mark.parametrize(("usual", "on", "clock"), [
@@ -796,7 +728,7 @@ def test_a_new_folder_is_begun_with_a_word_of_one_by_another_clock(
     kept(tmp_path / "run", make("P1", 1))
 
     def told(made: Plan) -> str:
-        choosing.tell_of_another_clock(tmp_path, made)
+        results.print_other_clock_hint(tmp_path, made)
         return capsys.readouterr().err
 
     line = told(other)
@@ -816,7 +748,7 @@ def test_a_new_folder_is_begun_with_a_word_of_one_by_another_clock(
 def test_a_kernel_without_the_clock_is_refused_before_anything_starts(
         kernel: dict[str, object], words: str) -> None:
     """In one line that says what to do; other clocks are every kernel's."""
-    built = Image(Path("linux"), Path("root"), True, "", {"kernel": kernel} if kernel else {})
+    built = GuestImage(Path("linux"), Path("root"), True, "", {"kernel": kernel} if kernel else {})
     setup.check_clock(plans.plan_of(clock="virtual"), built)
     refusing = pytest.raises(UserError, match=words) if words else contextlib.nullcontext()
     with refusing as caught:
@@ -831,7 +763,7 @@ def test_a_kernel_without_the_clock_is_refused_before_anything_starts(
 def test_a_study_keeps_data_alone(tmp_path: Path, name: str, *, is_data: bool) -> None:
     """Anything else could not be passed on: its archive would be refused."""
     study = type("Keeping", (type(STUDY),), {
-        "judge": staticmethod(lambda _: Judged(None, files=[name]))})()
+        "judge": staticmethod(lambda _: Judgement(None, files=[name]))})()
     step = plan_of().all_steps()[0]
     repetition = Repetition(step.cell, plan_of().asked, tmp_path, {})
     if is_data:

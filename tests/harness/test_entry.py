@@ -37,7 +37,9 @@ def tools(tmp_path) -> Path:
         assert found is not None
         (folder / name).symlink_to(found)
     _program(folder, "id", "echo 1000")
-    _program(folder, "dpkg-query", "exit 1")
+    _program(folder, "uname", '[ "$1" = -s ] && echo Linux || echo x86_64')
+    for name in ("dpkg-query", "apt-get"):
+        _program(folder, name, "exit 1")
     return folder
 
 
@@ -63,6 +65,26 @@ def test_neither_root_nor_sudo(tools, tmp_path):
     assert "neither root nor sudo" in line
     command = line.partition("apt-get install -y --no-install-recommends ")[2].split()
     assert {"mmdebstrap", "squashfs-tools-ng", "tshark", "python3-venv"} <= set(command)
+
+
+@pytest.mark.parametrize(("machine", "package"), [
+    ("x86_64", "qemu-system-x86"), ("aarch64", "qemu-system-arm")])
+def test_virtual_machines_need_qemu(tools, tmp_path, machine, package):
+    """`--on vm` installs QEMU for this machine's processor; nothing else does."""
+    _program(tools, "uname", f"echo {machine}")
+    for arguments in (["run", "--on", "vm"], ["run", "x", "--on=vm"], ["provision", "--on", "vm"],
+                      ["doctor", "--on", "vm"]):
+        assert package in _qop(tools, tmp_path / "cache", *arguments).stderr.split()
+    assert "qemu" not in _qop(tools, tmp_path / "cache", "run", "--on", "host").stderr
+
+
+def test_processor_that_nothing_is_made_for_is_named(tools, tmp_path):
+    """Before anything is installed. pip has no packages for it."""
+    _program(tools, "uname", "echo riscv64")
+    done = _qop(tools, tmp_path / "cache", "run")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "x86_64 or aarch64; this machine has riscv64" in done.stderr
+    assert not (tmp_path / "cache").exists()
 
 
 def test_sudo_that_asks_is_no_use_without_a_terminal(tools, tmp_path):
@@ -93,12 +115,79 @@ def test_installs_what_is_missing_through_sudo(tools, tmp_path):
     assert second.endswith(" update")
 
 
-def test_no_dpkg(tools, tmp_path):
-    """Another distribution is told what is needed."""
-    (tools / "dpkg-query").unlink()
+@pytest.mark.parametrize(("missing", "name"), [("dpkg-query", "dpkg"), ("apt-get", "apt-get")])
+def test_distribution_without_apt_or_dpkg_is_told_what_is_needed(tools, tmp_path, missing, name):
+    """Fedora and Arch package dpkg. Nothing is written."""
+    (tools / missing).unlink()
     done = _qop(tools, tmp_path / "cache", "run")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "Debian 12" in done.stderr
+    assert f"there is no {name} here (Debian 12" in done.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(("machine", "programs", "line"), [
+    ("Linux x86_64", (), "podman load -i qop.tar && mkdir -p results && podman run --rm "),
+    ("Linux x86_64", ("docker",), '&& docker run --rm --network none --user "$(id -u):$(id -g)"'),
+    ("Linux x86_64", ("docker", "podman"),
+     '&& podman run --rm --network none --tmpfs /tmp:exec,size=4g -v "$PWD/results:/results" qop'),
+    ("Linux x86_64", ("podman", "selinuxenabled"), '-v "$PWD/results:/results:Z" qop run'),
+    ("Darwin x86_64", ("docker",), "&& docker run --rm --network none "),
+    ("Linux aarch64", ("podman",), "Linux (virtual) machine"),
+    ("Darwin arm64", ("docker",), "Linux (virtual) machine"),
+])
+def test_other_distribution_is_told_the_line_with_the_container_image(
+        tools, tmp_path, machine, programs, line):
+    """The user can type the line as it is; the image has no port to ARM and macOS."""
+    (tools / "dpkg-query").unlink()
+    system, processor = machine.split()
+    _program(tools, "uname", f'[ "$1" = -s ] && echo {system} || echo {processor}')
+    if system == "Darwin":  # has neither
+        for name in ("sha256sum", "flock"):
+            (tools / name).unlink()
+    for name in programs:
+        _program(tools, name, ":")
+    done = _qop(tools, tmp_path / "cache", "run")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert line in done.stderr
+    typed = done.stderr.partition("Give: ")[2]
+    subprocess.run(["dash", "-n", "-c", typed], check=True)
+
+
+@pytest.mark.parametrize("has_image", [True, False])
+def test_line_of_the_container_makes_a_missing_image(tools, tmp_path, has_image):
+    """From the checkout, in a container of Debian; an image that was copied here is loaded."""
+    (tools / "dpkg-query").unlink()
+    _program(tools, "podman", f'echo "$*" >>{tmp_path}/calls')
+    line = _qop(tools, tmp_path / "cache", "run").stderr.partition("Give: ")[2]
+    if has_image:
+        (tmp_path / "qop.tar").touch()
+    subprocess.run([str(shutil.which("dash")), "-c", line], cwd=tmp_path, check=True,
+                   env={"PATH": str(tools)})
+    *made, load, run = (tmp_path / "calls").read_text().splitlines()
+    assert load == "load -i qop.tar" and run.endswith(f"-v {tmp_path}/results:/results qop run")
+    assert made == ([] if has_image else [
+        (f"run --rm -v {PROJECT}:/qop -v qop-cache:/root/.cache/qop -v {tmp_path}:/out -w /qop "
+         "debian:12 ./qop image container --out /out/qop.tar")])
+
+
+def test_uninstall_of_nothing_sets_nothing_up(tools, tmp_path):
+    """No package, no Python environment and no cache are made in order to remove them."""
+    done = _qop(tools, tmp_path / "cache", "uninstall")
+    assert (done.returncode, done.stderr) == (0, f"qop: {tmp_path}/cache: there is no cache\n")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_uninstall_without_an_environment_makes_none(tools, tmp_path):
+    """A first start that asked for packages leaves a cache; its list of packages is named."""
+    _qop(tools, tmp_path / "cache", "run")
+    _program(tools, "dpkg-query", 'for last; do :; done; [ "$last" != tshark ] || printf installed')
+    refused = _qop(tools, tmp_path / "cache", "uninstall")
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+    assert "add --yes" in refused.stderr
+    done = _qop(tools, tmp_path / "cache", "uninstall", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "cache").exists()
+    assert done.stdout.endswith("sudo apt-get remove --autoremove tshark\n")
 
 
 @pytest.mark.parametrize("has_dpkg", [True, False])
@@ -127,6 +216,19 @@ def test_help_of_a_command_looks_for_no_packages(cache, tools, arguments):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith(f"-m harness {' '.join(arguments)}\n")
     assert "neither root nor sudo" in _qop(tools, cache, "run").stderr
+
+
+@pytest.mark.parametrize("has_tshark", [True, False])
+def test_explain_needs_tshark_and_python_alone(cache, tools, has_tshark):
+    """With tshark no package is looked for; without it no package of guests is asked for."""
+    (stamp,) = cache.glob("python/harness-*/.complete")
+    stamp.write_text("")
+    if has_tshark:
+        _program(tools, "tshark", "exit 1")
+    done = _qop(tools, cache, "explain", "a.pcap")
+    assert ("-m harness explain a.pcap" in done.stdout) == has_tshark
+    assert ("neither root nor sudo" in done.stderr) == (not has_tshark)
+    assert "mmdebstrap" not in done.stderr
 
 
 def test_version_sets_everything_up_while_a_box_is_made(cache, tools):
@@ -176,7 +278,8 @@ def cache(tmp_path) -> Path:
 
 
 @needs_tools
-@pytest.mark.parametrize(("command", "kind"), [("run", "harness"), ("test", "dev")])
+@pytest.mark.parametrize(("command", "kind"), [
+    ("run", "harness"), ("test", "dev"), ("site", "dev")])
 def test_hands_over(cache, tmp_path, command, kind):
     """The harness gets the project's folder, through links too, and the arguments as given.
 
@@ -225,6 +328,7 @@ def test_half_an_environment_is_not_used(cache, tools):
 
 
 @pytest.mark.parametrize("name", ["qop", "guest/init", "guest/first-init", "guest/kernel.sh",
+                                  "guest/vm/init", "guest/vm/kernel.sh",
                                   "harness/container/start"])
 def test_shell_syntax(name):
     """The POSIX shell takes every script."""
@@ -255,7 +359,8 @@ def test_lock_files(lock):
     code = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
     names = [line for line in code if not line.startswith(" ")]
     assert names
-    assert all(re.fullmatch(r"[a-z0-9_.-]+==[\w.!+]+ \\", line) for line in names)
+    pinned = r"[a-z0-9_.-]+==[\w.!+]+( ; python_version [<>=]+ \"[\d.]+\")? \\"
+    assert all(re.fullmatch(pinned, line) for line in names)
     hashes = [line for line in code if line.startswith(" ")]
     assert all(re.fullmatch(r" +--hash=sha256:[0-9a-f]{64}( \\)?", line) for line in hashes)
     assert text.count("--hash=") >= len(names)
@@ -269,3 +374,16 @@ def test_the_locks_agree():
     for versions in pins:
         for name, version in versions.items():
             assert merged.setdefault(name, version) == version
+
+
+def test_installed_packages_are_recorded_for_uninstall(tools, tmp_path):
+    """Only those that were missing, one a line, and only after they were installed."""
+    _program(tools, "sudo", '[ "$1" = -n ] || shift; exit ${FAILS-0}')
+    _program(tools, "dpkg-query", "for last; do :; done; case $last in tshark | mount) ;; "
+                                  "*) echo installed ;; esac")
+    _qop(tools, tmp_path / "cache", "run")
+    assert (tmp_path / "cache/installed-packages").read_text().split() == ["mount", "tshark"]
+    _program(tools, "sudo", '[ "$1" = -n ] && exit 0; exit 1')
+    _program(tools, "sleep", ":")
+    _qop(tools, tmp_path / "other", "run")
+    assert not (tmp_path / "other/installed-packages").exists()

@@ -22,30 +22,31 @@ import pytest
 
 import plans
 import studies
+from bench import fault_injection, fault_kinds, small_plans
+from bench import faults as bench_faults
+from bench.fault_kinds import RecordTracker
 from conftest import PATIENCE_S, Qop, wait_until
 from fabricated import failed, make
-from harness import render, secrets
-from harness.engine import contention, disk_full, packing, profiles
+from harness import errors, render, secrets
+from harness.engine import cpu_contention, postprocessing, profiles
 from harness.engine import testbed as testbeds
 from harness.engine.campaign import Campaign
-from harness.engine.dissectors import DissectorLost, Dissectors
 from harness.engine.events import EventLog, RunState
-from harness.engine.restart import RESTARTS, Restarts, has_failed
+from harness.engine.postprocessing import DissectorLost, DissectorPool
 from harness.engine.results import ResultsFolder
-from harness.engine.setup import embedded_machine
+from harness.engine.retries import TESTBED_RETRIES, RetryTracker, has_failed
+from harness.engine.setup import make_embedded_machine
 from harness.errors import UserError
-from harness.selftest import faults, faults_bench, sabotage, small
-from harness.selftest.ledger import Ledger
-from measure import clock, record
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
+from measure.cpu import clock
+from measure.records import record
 from mortal import end_always, end_once
 from recorded import POLICIES, SCENARIO, WEP_KEY, captures, dissected_once, path, raw
 from studies import records as stored
-from studies.qop2007.asked import Asked
-from studies.qop2007.body import Measured
 from studies.qop2007.judge import judge_repetition
-from studies.qop2007.metrics import STAGES
-from studies.study import Cell, Judged, Level, Repetition
+from studies.qop2007.measurements import STAGES, Measurements
+from studies.qop2007.settings import Settings
+from studies.study import Cell, Judgement, Level, Repetition
 
 HOUR_S = 3600.0
 
@@ -55,7 +56,7 @@ HOUR_S = 3600.0
 
 async def test_a_killed_dissector_costs_nothing(tmp_path: Path) -> None:
     """What it had been given is done again, and the next task finds processes as before."""
-    dissectors = Dissectors(1)
+    dissectors = DissectorPool(1)
     try:
         done, beside = await asyncio.gather(
             dissectors.run_task(functools.partial(end_once, str(tmp_path / "mark"))),
@@ -68,7 +69,7 @@ async def test_a_killed_dissector_costs_nothing(tmp_path: Path) -> None:
 
 async def test_only_what_kills_twice_is_given_up() -> None:
     """Its neighbour, whose process went down with it, is done all the same."""
-    dissectors = Dissectors(2)
+    dissectors = DissectorPool(2)
     try:
         bad, good = await asyncio.gather(dissectors.run_task(end_always),
                                          dissectors.run_task(os.getpid),
@@ -83,31 +84,31 @@ async def test_only_what_kills_twice_is_given_up() -> None:
 
 def test_a_doubted_testbed_is_replaced_a_bounded_number_of_times() -> None:
     """A policy that fails on fresh testbeds, too, gets no more of them until something works."""
-    restarts = Restarts(is_allowed=True)
-    beds: list[Any] = [object() for _ in range(RESTARTS + 2)]
-    assert not restarts.is_due("P1", beds[0]) and not restarts.is_due("P1", None)
-    for bed in beds[:RESTARTS]:
-        restarts.note_result("P1", bed, is_good=False)
-        assert restarts.is_due("P1", bed)
-    last = beds[RESTARTS]
-    restarts.note_result("P1", last, is_good=False)
-    assert not restarts.is_due("P1", last)
-    restarts.note_result("P1", last, is_good=True)
-    assert restarts.is_due("P1", last)
+    retries = RetryTracker(is_allowed=True)
+    beds: list[Any] = [object() for _ in range(TESTBED_RETRIES + 2)]
+    assert not retries.take_retry("P1", beds[0]) and not retries.take_retry("P1", None)
+    for bed in beds[:TESTBED_RETRIES]:
+        retries.note_result("P1", bed, is_good=False)
+        assert retries.take_retry("P1", bed)
+    last = beds[TESTBED_RETRIES]
+    retries.note_result("P1", last, is_good=False)
+    assert not retries.take_retry("P1", last)
+    retries.note_result("P1", last, is_good=True)
+    assert retries.take_retry("P1", last)
 
 
 def test_a_late_judgement_is_of_the_testbed_it_was_made_on() -> None:
     """What was measured on an earlier testbed says nothing against the one that is there now."""
-    restarts, old, new = Restarts(is_allowed=True), object(), object()
-    restarts.note_result("P1", old, is_good=False)  # type: ignore[arg-type]
-    assert not restarts.is_due("P1", new)  # type: ignore[arg-type]
+    retries, old, new = RetryTracker(is_allowed=True), object(), object()
+    retries.note_result("P1", old, is_good=False)  # type: ignore[arg-type]
+    assert not retries.take_retry("P1", new)  # type: ignore[arg-type]
 
 
 def test_under_a_negative_control_nothing_is_replaced() -> None:
     """It fails on every testbed."""
-    restarts, bed = Restarts(is_allowed=False), object()
-    restarts.note_result("P1", bed, is_good=False)  # type: ignore[arg-type]
-    assert not restarts.is_due("P1", bed)  # type: ignore[arg-type]
+    retries, bed = RetryTracker(is_allowed=False), object()
+    retries.note_result("P1", bed, is_good=False)  # type: ignore[arg-type]
+    assert not retries.take_retry("P1", bed)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("text", "failed"), [
@@ -141,7 +142,7 @@ def test_a_full_disk_in_the_middle_of_keeping(tmp_path: Path, where: str,
     folder = tmp_path / "run"
 
     def keep(repetition: int) -> None:
-        packing.pack_files(out, ["auth-air.pcap"], [], keeps_captures=True)
+        postprocessing.pack_files(out, ["auth-air.pcap"], [], keeps_captures=True)
         results.keep_record(make("P1", repetition, captures=taken), out)
 
     with ResultsFolder(folder) as results:
@@ -166,7 +167,7 @@ def test_a_full_disk_in_the_middle_of_keeping(tmp_path: Path, where: str,
      "No space left on device")])
 def test_a_full_disk_anywhere_is_one_line(error: OSError, words: str) -> None:
     """Whoever finds the disk full, the user reads what, where, and what to do."""
-    found = disk_full.error_of_group(Path("out"), ExceptionGroup("", [ValueError("x"), error]))
+    found = errors.select_error(Path("out"), ExceptionGroup("", [ValueError("x"), error]))
     assert isinstance(found, UserError) and found.status == 1
     assert str(found) == (f"out: cannot be written ({words}); make room and give the same command "
                           "again, which goes on from here")
@@ -176,8 +177,8 @@ def test_other_errors_are_not_made_out_to_be_a_full_disk() -> None:
     """A user's error comes first; what nobody foresaw comes as it is."""
     told, odd = UserError("told"), PermissionError(errno.EACCES, "no")
     full_disk = OSError(errno.ENOSPC, "full")
-    assert disk_full.error_of_group(Path("out"), ExceptionGroup("", [full_disk, told])) is told
-    assert disk_full.error_of_group(Path("out"), ExceptionGroup("", [odd])) is odd
+    assert errors.select_error(Path("out"), ExceptionGroup("", [full_disk, told])) is told
+    assert errors.select_error(Path("out"), ExceptionGroup("", [odd])) is odd
 
 
 # Measured again, with nothing beside it
@@ -194,12 +195,12 @@ def test_a_flagged_record_is_replaced_by_a_better_one_only(tmp_path: Path, *,
         **flagged.environment, "flags": ["processor"], "alone": False}})
     again = apart("P1", 1, tcp=1e6) if is_good else failed("P1", 1)
     with ResultsFolder(tmp_path) as results:
-        machine = SimpleNamespace(processors=[0], at_once=1, max_testbeds=1,
+        machine = SimpleNamespace(processors=[0], at_once=1, max_testbeds=1, patience=1.0,
                                   memory_mb=lambda nodes, *_: nodes)
         running = Campaign(plan, machine, results, EventLog(tmp_path, state.apply_event))
-        running._again = deque()
+        running._exclusive_retries = deque()
         running._keep_record(step, flagged, None, exclusive=False)
-        assert list(running._again) == [step] and state.flagged == {step.name}
+        assert list(running._exclusive_retries) == [step] and state.flagged == {step.name}
         running._keep_record(step, again, None, exclusive=True)
         kept = stored.read_record(tmp_path / "records" / f"{step.name}.json")
         assert kept == (again if is_good else flagged)
@@ -232,7 +233,8 @@ def test_a_clock_that_is_set_fails_the_repetition(tmp_path: Path, after: str,
     judged = judged_of(tmp_path, found)
     assert judged.status == "failed" and f"set by {by_s:+.2f} s" in judged.reason
     body = judged.measured
-    assert isinstance(body, Measured) and body.authentication_time_s is None and body.udp is None
+    assert isinstance(body,
+                      Measurements) and body.authentication_time_s is None and body.udp is None
     assert body.phases == [] and body.authentication_components_s == {}
 
 
@@ -242,7 +244,7 @@ def test_stamps_that_run_backwards_need_no_other_witness(tmp_path: Path) -> None
     assert judged.status == "failed" and "set back" in judged.reason
 
 
-def judged_of(folder: Path, values: dict[str, Any]) -> Judged:
+def judged_of(folder: Path, values: dict[str, Any]) -> Judgement:
     """What the recorded repetition of P1 comes to with other raw values."""
     for name in captures("P1"):
         (folder / f"{name}.pcap").symlink_to(path("P1", name))
@@ -250,7 +252,7 @@ def judged_of(folder: Path, values: dict[str, Any]) -> Judged:
     cell = Cell({"policy": Level("P1", value=POLICIES["P1"]),
                  "scenario": Level("N2", value=SCENARIO)})
     with dissected_once():
-        return judge_repetition(Repetition(cell, Asked(), folder,
+        return judge_repetition(Repetition(cell, Settings(), folder,
                                            {"network": {"wep_key": WEP_KEY}}))
 
 
@@ -271,20 +273,20 @@ def test_waiting_is_judged_whatever_the_clocks_do(by_s: float) -> None:
         jumping = {name: at + by_s * (number >= split)
                    for number, (name, at) in enumerate(stamps.items())}
         for samples in (0, 30, 61):
-            waits = contention.Waits(0)
+            waits = cpu_contention.CpuWaitSampler(0)
             for number in range(61):
                 waits.at.append(99 + number / 10 + by_s * (number >= samples))
                 waits.ran.append(number / 50)
                 waits.waited.append(number / 50)
                 waits.unseen.append(number / 50)
-            shares = [value for name, value in contention.judge_contention(
+            shares = [value for name, value in cpu_contention.judge_contention(
                 waits, {"stamps": jumping}, STAGES).items() if name.endswith("_share")]
             assert all(0 <= share <= 1 for share in shares), (split, samples, shares)
 
 
 def test_samples_of_waiting_do_not_follow_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Setting the host's clock while a repetition lasts moves no sample."""
-    waits = contention.Waits(os.getpid())
+    waits = cpu_contention.CpuWaitSampler(os.getpid())
     waits.take_sample()
     monkeypatch.setattr("time.time", lambda: 0.0)
     waits.take_sample()
@@ -294,11 +296,11 @@ def test_samples_of_waiting_do_not_follow_the_wall_clock(monkeypatch: pytest.Mon
 # The ledger that counts
 
 
-def ledger_of(folder: Path, *kept: record.Record) -> Ledger:
+def ledger_of(folder: Path, *kept: record.Record) -> RecordTracker:
     """A ledger that has seen these records."""
     for entry in kept:
         record.write_record(entry, folder / "records")
-    ledger = Ledger(folder)
+    ledger = RecordTracker(folder)
     assert ledger.inspect_folder() == {"lost": [], "doubled": []}
     return ledger
 
@@ -362,19 +364,19 @@ def test_the_ledger_allows_what_the_rules_allow(tmp_path: Path) -> None:
     assert ledger.inspect_folder() == {"lost": [], "doubled": []} and len(ledger.names) == 2
 
 
-@pytest.mark.parametrize("kind", [k.name for k in faults.KINDS if k.when == "between"])
+@pytest.mark.parametrize("kind", [k.name for k in fault_kinds.KINDS if k.when == "between"])
 def test_damage_to_a_folder_is_mended_by_the_next_run(tmp_path: Path, kind: str) -> None:
     """Whatever lies there, the run knows what is missing, and what is whole stays."""
     plan = plans.plan_of("P1,P2", repetitions=2)
     steps = plan.all_steps()
-    [inject] = [k.inject for k in faults.KINDS if k.name == kind]
+    [inject] = [k.inject for k in fault_kinds.KINDS if k.name == kind]
     for seed in range(12):
         folder = tmp_path / str(seed)
         with ResultsFolder(folder) as results:
             results.adopt_plan(plan)
         ledger = ledger_of(folder, *(apart(s.cell.ids["policy"], s.repetition) for s in steps[:3]))
-        assert inject(faults.Target(folder, ledger, plan, Random(seed), None))
-        faults.mend_plan(folder)  # as the refusal says
+        assert inject(fault_kinds.FaultTarget(folder, ledger, plan, Random(seed), None))
+        fault_kinds.remove_damaged_plan(folder)  # as the refusal says
         with ResultsFolder(folder) as results:
             results.adopt_plan(plan)
             missing = {step.name for step in results.missing_steps(plan)}
@@ -385,16 +387,17 @@ def test_damage_to_a_folder_is_mended_by_the_next_run(tmp_path: Path, kind: str)
 
 def test_every_kind_is_injected_as_often() -> None:
     """The order is the seed's, the counts are not."""
-    deck = faults_bench._shuffle_faults(200, 1)
+    deck = bench_faults._shuffle_faults(200, 1)
     counts = Counter(kind.name for kind in deck)
-    assert len(counts) == len(faults.KINDS) and max(counts.values()) - min(counts.values()) <= 1
-    assert deck == faults_bench._shuffle_faults(200, 1) != faults_bench._shuffle_faults(200, 2)
+    assert len(counts) == len(fault_kinds.KINDS) and max(counts.values()) - min(
+        counts.values()) <= 1
+    assert deck == bench_faults._shuffle_faults(200, 1) != bench_faults._shuffle_faults(200, 2)
 
 
 @pytest.mark.parametrize("name", studies.study_names())
 def test_every_study_has_small_plans(name: str) -> None:
     """What the bench disturbs: a few cells, which the command makes the same plan of."""
-    few = small.small_plans(name)
+    few = small_plans.make_small_plans(name)
     assert few.typical_level() in few.list_levels()
     plan = few.make_plan(few.list_levels()[:2], 3)
     assert {cell.ids[few.study.factors[0].name] for cell
@@ -409,7 +412,7 @@ def test_small_plans_are_small_by_every_clock(tmp_path: Path,
     monkeypatch.setattr(profiles, "_folder", lambda _: tmp_path)
     (tmp_path / "quick.yml").write_text("title: x\nby_clock: {virtual: {set: "
                                         "{authentications: 4}}}\n")
-    few = small.small_plans("qop2007")
+    few = small_plans.make_small_plans("qop2007")
     assert few.small_settings() == {"stream_bytes": "50000", "authentications": "1"}
 
 
@@ -420,10 +423,10 @@ def test_small_plans_are_small_by_every_clock(tmp_path: Path,
 @pytest.mark.shareable
 def test_bench_faults_finds_nothing(qop: Qop) -> None:
     """Every kind once: nothing lost, nothing doubled, nothing left over."""
-    done = qop("bench", "faults", "--faults", str(len(faults.KINDS)), "--seed", "2")
+    done = qop("bench", "faults", "--faults", str(len(fault_kinds.KINDS)), "--seed", "2")
     assert done.returncode == 0, done.stderr
     sums = next(line for line in done.stdout.splitlines() if line.startswith("all "))
-    assert sums.split() == ["all", str(len(faults.KINDS)), "0", "0", "0", "0"]
+    assert sums.split() == ["all", str(len(fault_kinds.KINDS)), "0", "0", "0", "0"]
 
 
 @pytest.mark.guest
@@ -436,10 +439,11 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
     arguments = ("run", "--out", "out", "--scenarios", "N2", "--policies", "P2",
                  "--repetitions", "16", "--stream-bytes", "200k", "--clock", "real")
     running = subprocess.Popen(
-        [sys.executable, "-m", "harness.selftest.sabotage", *arguments], cwd=qop.folder, text=True,
+        [sys.executable, "-m", "bench.fault_injection", *arguments], cwd=qop.folder, text=True,
         env=qop.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    target = faults.Target(qop.folder / "out", Ledger(qop.folder / "out"), plans.plan_of("P2"),
-                           Random(1), None, running.pid)
+    target = fault_kinds.FaultTarget(qop.folder / "out", RecordTracker(qop.folder / "out"),
+                                     plans.plan_of("P2"),
+                                     Random(1), None, running.pid)
 
     def count(*, good: bool) -> int:
         return sum((entry.status == "ok") == good for entry in qop.records("out").values())
@@ -448,8 +452,10 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
         return running.poll() is not None
 
     def has_killed(daemon: str) -> bool:
-        return is_over() or any(sabotage.run_in_guest(pid, sabotage.kill_daemon([daemon]), 10)
-                                 for pid in target.guests if sabotage.is_measuring(pid))
+        return is_over() or any(
+            fault_injection.send_order_to_guest(pid, fault_injection.kill_daemon([daemon]),
+                                                                    10)
+                                 for pid in target.guests if fault_injection.is_measuring(pid))
 
     def is_told(bad: int, good: int) -> bool:
         """Whether the kill shows in a record, or two good ones came: its guest was leaving then."""
@@ -472,7 +478,7 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
     done = qop(*arguments)
     assert done.returncode == 0, done.stderr
     assert all(found.status == "ok" for found in qop.records("out").values())
-    assert faults.find_leftovers(qop.folder) == []
+    assert fault_kinds.find_leftovers(qop.folder) == []
 
 
 @pytest.mark.guest
@@ -480,11 +486,11 @@ def test_a_killed_daemon_fails_no_more_than_it_was_part_of(qop: Qop) -> None:
 async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: Path) -> None:
     """Between two, the next is right or says what failed; during one, it is never called right."""
     plan = plans.plan_of("P8", asked={"stream_bytes": "300k"})
-    machine, made = embedded_machine(), secrets.make_secrets()
+    machine, made = make_embedded_machine(), secrets.make_secrets()
     [planned], [cell] = plan.testbeds.values(), plan.cells
     testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, tmp_path)
 
-    async def measured(name: str) -> Judged | None:
+    async def measured(name: str) -> Judgement | None:
         try:
             out = await testbed.measure_repetition(name, plan.study.task(cell, plan.asked),
                                                    plan.study.deadline_s(cell, plan.asked))
@@ -515,12 +521,12 @@ async def test_the_guests_clock_is_set_between_and_during_repetitions(tmp_path: 
 
 def test_a_missed_bound_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """One record lost is told on one line, and ends with status 1."""
-    monkeypatch.setattr(faults_bench.setup, "embedded_machine", lambda: None)
-    monkeypatch.setattr(faults_bench.Lane, "run_plans",
+    monkeypatch.setattr(bench_faults.setup, "make_embedded_machine", lambda: None)
+    monkeypatch.setattr(bench_faults.FaultRunner, "run_plans",
                         lambda lane: lane._tally.count_findings("guest killed", "lost",
                                                                 ["P1-N2-001"]))
     with pytest.raises(UserError, match="lost") as caught:
-        faults_bench.run_bench(1, 1, studies.DEFAULT)
+        bench_faults.run_bench(1, 1, studies.DEFAULT)
     assert caught.value.status == 1 and "\n" not in str(caught.value)
 
 
@@ -531,6 +537,7 @@ def test_a_missed_bound_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_traceback_of_a_run_is_a_crash(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True,
                           check=False)
-    said = faults_bench._find_crash(done.stderr.splitlines(keepends=True))
-    assert said.startswith(("RuntimeError: broken (File", "RuntimeError: Error calling"))
-    assert faults_bench._find_crash(["qop: interrupted\n"]) == ""
+    said = bench_faults._find_crash(done.stderr.splitlines(keepends=True))
+    assert said.startswith(("RuntimeError: broken (File", "RuntimeError: Error calling",
+                            "Error calling"))
+    assert bench_faults._find_crash(["qop: interrupted\n"]) == ""

@@ -124,6 +124,14 @@ def test_interruption_while_modules_are_imported_is_one_line(
         process.returncode in (0, 2) and "interrupted" not in said)
 
 
+def test_interruption_while_ansibles_module_is_half_imported_is_one_line() -> None:
+    program = ("import os, signal, sys, types; from harness import host_process; "
+               "sys.modules['harness.ansible_process'] = types.ModuleType('half'); "
+               "host_process.exit_when_interrupted(); os.kill(os.getpid(), signal.SIGINT)")
+    done = run_prepared(program)
+    assert (done.returncode, done.stderr) == (host_process.INTERRUPTED, "qop: interrupted\n")
+
+
 def test_interruption_in_code_whose_errors_python_drops_is_not_lost() -> None:
     """As in a finaliser: Python prints a traceback there, and goes on."""
     program = """
@@ -132,7 +140,7 @@ class Fragile:
         raise KeyboardInterrupt
 try:
     Fragile()
-    import time; time.sleep(5)
+    import time; time.sleep(60)
 except KeyboardInterrupt:
     print('heeded')
 """

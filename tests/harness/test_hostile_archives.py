@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import UserError
-from harness.portable import contents, exporting, importing, verifying
-from harness.portable.contents import FileKind
+from harness.portable import archive, importing, verification
+from harness.portable import folder as portable_folder
+from harness.portable.folder import FileKind
 from results_folder import (
     add_record,
     assert_nothing_came,
@@ -36,7 +37,8 @@ Mutate = Callable[[Members], object]
 def members_of(file: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
     """Every member with its content."""
     with tarfile.open(file) as tar:
-        return [(member, tar.extractfile(member).read()) for member in tar]  # type: ignore[union-attr]
+        return [(member, tar.extractfile(member).read()) for member
+                in tar]  # type: ignore[union-attr]
 
 
 def rewrite(file: Path, members: list[tuple[tarfile.TarInfo, bytes]]) -> Path:
@@ -107,7 +109,7 @@ def test_hostile_archives_change_nothing(tmp_path: Path, how: str) -> None:
     assert "\n" not in str(refused.value) and str(refused.value).startswith(f"{file}: ")
     assert re.search(words, str(refused.value))
     assert_nothing_came(tmp_path / "results", tmp_path / "results" / "run", before)
-    verdict = verifying.verify_results(file)
+    verdict = verification.verify_results(file)
     assert not verdict.ok and all("\n" not in finding.text for finding in verdict.findings)
 
 
@@ -127,8 +129,8 @@ def test_well_packed_is_not_yet_true(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """An archive whose checksums all agree, but with a record of another plan, stays outside."""
     folder = make(tmp_path / "run")
     add_record(folder, plan_of("P1"), "P1", 1)
-    monkeypatch.setattr(exporting, "_refuse_damage", lambda *_: None)
-    file = exporting.export_folder(folder, tmp_path / "x.tar.gz", "all").file
+    monkeypatch.setattr(archive, "_refuse_damage", lambda *_: None)
+    file = archive.export_folder(folder, tmp_path / "x.tar.gz", "all").file
     with pytest.raises(UserError, match="was measured for another plan"):
         importing.import_archive(file, tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
@@ -149,7 +151,8 @@ def test_manifest_that_does_not_agree(tmp_path: Path, old: bytes, new: bytes, wo
     digests = [hashlib.sha256(content).hexdigest().encode() for content in (text, changed)]
     rewrite(file, [member(sums.name, listed.replace(*digests)), member(manifest.name, changed),
                    *rest])
-    assert [words in finding.text for finding in verifying.verify_results(file).findings] == [True]
+    assert [words in finding.text for finding
+            in verification.verify_results(file).findings] == [True]
 
 
 def test_endless_zeros_do_not_fill_memory_or_disk(tmp_path: Path) -> None:
@@ -169,16 +172,16 @@ def test_a_page_with_a_program_stays_outside(
     page = b"<script>alert('numbers to my taste')</script>"
     for name in ("report.html", "handoff.svg", "tables/tables.tex"):
         write(folder / name, page)
-    monkeypatch.setattr(exporting, "_LEFT_OUT", {FileKind.CAPTURE, FileKind.PACKING_LIST})
-    file = exporting.export_folder(folder, tmp_path / "run.tar.gz", "all").file
+    monkeypatch.setattr(archive, "_LEFT_OUT", {FileKind.CAPTURE, FileKind.PACKING_LIST})
+    file = archive.export_folder(folder, tmp_path / "run.tar.gz", "all").file
     monkeypatch.undo()
-    assert verifying.verify_results(file).ok
+    assert verification.verify_results(file).ok
     for _ in range(2):  # into a new folder, and into one that lacks them
         done = importing.import_archive(file, tmp_path / "out", tmp_path)
         assert sorted(done.left_out) == ["handoff.svg", "report.html", "tables/tables.tex"]
         assert not [name for name, content in tree(tmp_path / "out").items() if page in content]
     assert findings(tmp_path / "out") == []
-    assert not exporting.export_folder(folder, tmp_path / "own.tar.gz", "all").foreign
+    assert not archive.export_folder(folder, tmp_path / "own.tar.gz", "all").foreign
     assert not [info.name for info, _ in members_of(tmp_path / "own.tar.gz")
                 if "report" in info.name or "tables" in info.name or "svg" in info.name]
 
@@ -191,16 +194,17 @@ def test_a_page_among_the_data_refuses_its_archive(
     """A sender may list and sum what he likes: what is no data by its name does not come in."""
     folder = make(tmp_path / "run")
     write(folder / place, b"<script>alert('numbers to my taste')</script>")
-    monkeypatch.setattr(contents, "_KINDS", (
-        *contents._KINDS, (re.compile("(logs|files|provenance|superseded)/.+"), FileKind.LOG)))
-    file = exporting.export_folder(folder, tmp_path / "run.tar.gz", "all").file
+    monkeypatch.setattr(portable_folder, "_KINDS", (
+        *portable_folder._KINDS,
+        (re.compile("(logs|files|provenance|superseded)/.+"), FileKind.LOG)))
+    file = archive.export_folder(folder, tmp_path / "run.tar.gz", "all").file
     monkeypatch.undo()
     assert place in "".join(info.name for info, _ in members_of(file))
     with pytest.raises(UserError, match="nothing that belongs to results"):
         importing.import_archive(file, tmp_path / "out", tmp_path)
-    assert not (tmp_path / "out").exists() and not verifying.verify_results(file).ok
+    assert not (tmp_path / "out").exists() and not verification.verify_results(file).ok
     # Whose folder it is, is told of it, and passes on the rest.
-    assert exporting.export_folder(folder, tmp_path / "own.tar.gz", "all").foreign == [place]
+    assert archive.export_folder(folder, tmp_path / "own.tar.gz", "all").foreign == [place]
 
 
 @pytest.mark.parametrize("part", [0.0, 0.001, 0.2, 0.5, 0.9, 0.999, 1.0])
@@ -209,7 +213,7 @@ def test_truncated_archives(tmp_path: Path, part: float) -> None:
     file = packed(tmp_path)
     content = file.read_bytes()
     file.write_bytes(content[:min(int(len(content) * part), len(content) - 1)])
-    assert not verifying.verify_results(file).ok
+    assert not verification.verify_results(file).ok
     with pytest.raises(UserError):
         importing.import_archive(file, tmp_path / "out", tmp_path)
     assert not (tmp_path / "out").exists()
@@ -219,7 +223,7 @@ def test_something_behind_the_end(tmp_path: Path) -> None:
     """A second archive behind the first is not passed over."""
     file = packed(tmp_path)
     file.write_bytes(file.read_bytes() + gzip.compress(b"more"))
-    assert "behind its end" in verifying.verify_results(file).findings[0].text
+    assert "behind its end" in verification.verify_results(file).findings[0].text
 
 
 @pytest.fixture(scope="module")

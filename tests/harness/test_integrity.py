@@ -16,9 +16,9 @@ from conftest import Qop
 from harness.engine import recording
 from harness.engine.results import ResultsFolder
 from harness.errors import UserError
-from harness.portable import checksums, contents, exporting, survey, verifying
-from harness.portable.capture_test import CaptureTest
-from measure import manifest, record
+from harness.portable import archive, checksums, folder, integrity, verification
+from harness.portable.integrity import CaptureTest
+from measure.records import manifest, record
 from results_folder import PCAP, add_record, findings, flip, make, plan_of, seal_anew, write
 
 
@@ -108,7 +108,7 @@ def test_damage_has_its_line(tmp_path: Path, how: str) -> None:
     found = findings(folder)
     assert found and found[0].startswith(words) and "\n" not in "".join(found)
     with pytest.raises(UserError, match="put them right first"):
-        exporting.export_folder(folder, tmp_path / "x.tar.gz", "all")
+        archive.export_folder(folder, tmp_path / "x.tar.gz", "all")
     assert not (tmp_path / "x.tar.gz").exists()
 
 
@@ -125,7 +125,7 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path, name: str) -> None:
         assert f"{name}: is no plain file, and nothing of it was looked at; move it away" \
             in findings(folder)
         with pytest.raises((record.RecordError, manifest.ManifestError), match="no plain file"):
-            manifest.read_manifest(folder) if name == "plan.json" else record.read_record(
+            manifest.read_text(folder) if name == "plan.json" else record.read_record(
                 folder / name)
         (folder / name).unlink()
 
@@ -144,7 +144,7 @@ def test_what_is_larger_than_any_record_is_not_read(
     """By verify nor by a report, however much memory there is."""
     folder = make(tmp_path / "run")
     size = (folder / RECORD).stat().st_size
-    for module in (record, survey):
+    for module in (record, integrity):
         monkeypatch.setattr(module, "LARGEST_DOCUMENT_BYTES", size - 1)
     assert f"{RECORD}: has {size} bytes, more than such a file ever has" in findings(folder)
     with pytest.raises(record.RecordError, match=f"{size} bytes, more than such a file ever has"):
@@ -161,7 +161,7 @@ def test_one_finding_for_one_damage(tmp_path: Path) -> None:
 def test_one_finding_in_a_sealed_folder(tmp_path: Path) -> None:
     """Listed, named by a record, and gone: still one finding."""
     folder = make(tmp_path / "run")
-    verifying.verify_results(folder, write=True)
+    verification.verify_results(folder, write=True)
     (folder / CAPTURE).unlink()
     assert findings(folder) == [f"{CAPTURE}: is missing; SHA256SUMS lists it"]
 
@@ -170,8 +170,8 @@ def test_one_finding_in_a_sealed_folder(tmp_path: Path) -> None:
 def test_checksums_find_what_nothing_else_would(tmp_path: Path, path: str) -> None:
     """After --write, a change that leaves a file readable is found in any of them."""
     folder = make(tmp_path / "run")
-    assert verifying.verify_results(folder, write=True).sealed == 4 + 8 + 2 + 1
-    assert verifying.verify_results(folder).ok
+    assert verification.verify_results(folder, write=True).sealed == 4 + 8 + 2 + 1
+    assert verification.verify_results(folder).ok
     place = folder / path
     if path == CAPTURE:
         place.write_bytes(gzip.compress(PCAP))
@@ -179,37 +179,38 @@ def test_checksums_find_what_nothing_else_would(tmp_path: Path, path: str) -> No
         place.write_text(place.read_text() + " ")
     assert findings(folder) == [f"{path}: is not what it was when SHA256SUMS was written"]
     sums = (folder / "SHA256SUMS").read_text()
-    assert not verifying.verify_results(folder, write=True).ok
+    assert not verification.verify_results(folder, write=True).ok
     assert (folder / "SHA256SUMS").read_text() == sums
     with pytest.raises(UserError, match="is not what it was"):
-        exporting.export_folder(folder, tmp_path / "x.tar.gz", "all")
+        archive.export_folder(folder, tmp_path / "x.tar.gz", "all")
 
 
 def test_write_takes_in_what_is_new(tmp_path: Path) -> None:
     """Files that came later are findings until --write lists them; reports never are."""
     folder = make(tmp_path / "run")
-    verifying.verify_results(folder, write=True)
+    verification.verify_results(folder, write=True)
     write(folder / "tables" / "table4.csv", b"1\n")
     (folder / "handoff.svg").write_bytes(b"<svg>made anew</svg>")
     assert findings(folder) == []
     write(folder / "logs" / "P1-N2" / "more.log", b"x")
     assert findings(folder) == ["logs/P1-N2/more.log: is not listed in SHA256SUMS"]
-    assert verifying.verify_results(folder, write=True).sealed == 16
+    assert verification.verify_results(folder, write=True).sealed == 16
     done = subprocess.run(["sha256sum", "--strict", "--quiet", "-c", "SHA256SUMS"], cwd=folder,
                           capture_output=True, check=False)
-    assert done.returncode == 0 and verifying.verify_results(folder).ok
+    assert done.returncode == 0 and verification.verify_results(folder).ok
 
 
 def test_a_run_that_goes_on_breaks_the_seal(tmp_path: Path) -> None:
     """New results make old checksums wrong, so a run takes them away; a mere look does not."""
     folder = make(tmp_path / "run")
-    verifying.verify_results(folder, write=True)
+    verification.verify_results(folder, write=True)
     with ResultsFolder(folder) as kept:
         kept.adopt_plan(plan_of())
         assert (folder / "SHA256SUMS").exists()
         plan = plan_of()
-        kept.keep_record(recording.unmeasured_record(plan, plan.all_steps()[0], "lost", attempt=1,
-                                                     environment={"plan": plan.digest}), None)
+        kept.keep_record(recording.make_unmeasured_record(plan, plan.all_steps()[0], "lost",
+                                                          attempt=1,
+                                                          environment={"plan": plan.digest}), None)
     assert not (folder / "SHA256SUMS").exists()
     assert findings(folder) == []
 
@@ -219,18 +220,18 @@ def test_verify_waits_for_nobody(tmp_path: Path) -> None:
     folder = make(tmp_path / "run")
     for write_sums in (False, True):
         with ResultsFolder(folder), pytest.raises(UserError, match="a run is writing"):
-            verifying.verify_results(folder, write=write_sums)
+            verification.verify_results(folder, write=write_sums)
 
 
 def test_a_folder_of_something_else(tmp_path: Path) -> None:
     """Not a results folder, not there, or --write for an archive: one line each."""
     with pytest.raises(UserError, match="neither a plan nor records"):
-        verifying.verify_results(tmp_path)
+        verification.verify_results(tmp_path)
     with pytest.raises(UserError, match="No such file"):
-        verifying.verify_results(tmp_path / "nowhere")
-    file = exporting.export_folder(make(tmp_path / "run"), tmp_path / "x.tar.gz", "none").file
+        verification.verify_results(tmp_path / "nowhere")
+    file = archive.export_folder(make(tmp_path / "run"), tmp_path / "x.tar.gz", "none").file
     with pytest.raises(UserError, match="--write is for folders"):
-        verifying.verify_results(file, write=True)
+        verification.verify_results(file, write=True)
 
 
 def test_findings_on_the_command_line(qop: Qop) -> None:
@@ -295,5 +296,5 @@ def test_sealed_list_reads_as_written() -> None:
     ("work/secret", None), ("/plan.json", None), ("logs//x.log", None), ("logs/x.log\n", None)])
 def test_kinds(path: str, kind: str | None) -> None:
     """What belongs to a results folder, and what does not."""
-    found = contents.kind_of(path)
+    found = folder.find_file_kind(path)
     assert (found.value if found else None) == kind

@@ -1,4 +1,4 @@
-"""Libraries that machines preload are compiled once, whatever comes in between."""
+"""Libraries that a host preloads are compiled once, whatever comes in between."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine import libraries
+from harness.engine import machine
+from measure.agent.errors import MeasureError
 from measure.charging import library
-from measure.errors import MeasureError
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_what_is_kept_is_not_compiled_again(source: Path, compiled: list[str]) -> None:
     """The same comes of it, until its source is another."""
-    first = libraries.to_send(source)
+    first = machine.compile_for_host(source)
     assert base64.b64decode(first)[:4] == b"\x7fELF"
-    assert libraries.to_send(source) == first and len(compiled) == 1
+    assert machine.compile_for_host(source) == first and len(compiled) == 1
     source.write_text("int answer(void) { return 43; }\n")
-    libraries.to_send(source)
+    machine.compile_for_host(source)
     assert len(compiled) == 2
 
 
@@ -48,7 +48,7 @@ def test_a_cache_that_nobody_may_write_to_is_done_without(
         source: Path, tmp_path: Path, compiled: list[str]) -> None:
     """Then it is compiled each time."""
     (tmp_path / "cache").write_text("no folder")
-    assert base64.b64decode(libraries.to_send(source))[:4] == b"\x7fELF"
+    assert base64.b64decode(machine.compile_for_host(source))[:4] == b"\x7fELF"
     assert compiled
 
 
@@ -59,5 +59,5 @@ def test_one_that_cannot_be_compiled_is_nothing_and_is_not_kept(
         def refuse(_: Path) -> str:
             raise MeasureError("testbed", "there is no C compiler")
         without.setattr(library, "compile_library", refuse)
-        assert libraries.to_send(source) == ""
-    assert libraries.to_send(source)
+        assert machine.compile_for_host(source) == ""
+    assert machine.compile_for_host(source)

@@ -17,14 +17,12 @@ import pytest
 
 import plans
 from conftest import PATIENCE_S, wait_until
-from harness.engine import control, results
+from harness.engine import control_socket, results
 from harness.errors import UserError
-from harness.live import door, serving
-from harness.live.door import Door
-from harness.live.feed import WINDOW_S, Feed
-from harness.live.serving import PageServer
-from harness.live.shown import ShownRecordings, ShownRun
-from harness.live.tail import GrowingFile, Tail
+from harness.live import server as live_server
+from harness.live.feed import WINDOW_S, Feed, GrowingFile, RunFollower
+from harness.live.server import PageAddress, PageServer
+from harness.live.sources import RecordingSource, RunSource
 from in_process import QopHere
 from made_up_streams import PAGE, MadeUpRun
 
@@ -39,7 +37,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MadeUpRun]:
 @pytest.fixture(scope="module")
 def server(run: MadeUpRun) -> Iterator[PageServer]:
     """A server of its page."""
-    with PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder, Door()) as made, shown:
+    with PageServer(shown := RunSource(run.folder, PAGE), PAGE.folder,
+                    PageAddress()) as made, shown:
         wait_until(lambda: shown._tail.repetition)
         yield made
 
@@ -187,7 +186,7 @@ def test_a_page_hears_of_its_own_repetition_only(tmp_path: Path,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     """Others that are measured or judged beside it neither take its place nor end it."""
     run, feed = MadeUpRun(tmp_path, 1), Feed()
-    tail, heard = Tail(tmp_path, PAGE, feed), list[str]()
+    tail, heard = RunFollower(tmp_path, PAGE, feed), list[str]()
     monkeypatch.setattr(feed, "add_line", lambda line: heard.append(line["event"]))
 
     def say(event: str, **fields: str) -> list[str]:
@@ -239,25 +238,26 @@ def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
 
 def test_the_address_of_a_run_stays(tmp_path: Path) -> None:
     """A server that was killed and started again is where it was; its file is its user's alone."""
-    with PageServer(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door()) as first:
-        door.store_access(tmp_path, Door(first.port, first.token))
-        assert door.find_access(tmp_path, 0).port == 0  # while it is there, another has another
-    assert stat.S_IMODE((tmp_path / door.FILE).stat().st_mode) == 0o600
-    assert door.find_access(tmp_path, 0) == Door(first.port, first.token)
-    (tmp_path / door.FILE).write_text('{"port": 1, "token": "guessed"}')
-    assert door.find_access(tmp_path, 0).token != "guessed"
+    with PageServer(RecordingSource.__new__(RecordingSource), PAGE.folder, PageAddress()) as first:
+        live_server.store_page_address(tmp_path, PageAddress(first.port, first.token))
+        assert live_server.load_page_address(tmp_path,
+                                             0).port == 0  # while it is there, another has another
+    assert stat.S_IMODE((tmp_path / live_server.ADDRESS_FILE).stat().st_mode) == 0o600
+    assert live_server.load_page_address(tmp_path, 0) == PageAddress(first.port, first.token)
+    (tmp_path / live_server.ADDRESS_FILE).write_text('{"port": 1, "token": "guessed"}')
+    assert live_server.load_page_address(tmp_path, 0).token != "guessed"
 
 
 def test_no_page_keeps_a_run_from_its_work(run: MadeUpRun) -> None:
     """Pages that stop reading, and servers that end: the run grows and listens as before."""
-    shown = ShownRun(run.folder, PAGE)
-    with PageServer(shown, PAGE.folder, Door()) as server, asking(server, "lines"), shown:
+    shown = RunSource(run.folder, PAGE)
+    with PageServer(shown, PAGE.folder, PageAddress()) as server, asking(server, "lines"), shown:
         pass
     reports = run.folder / "events" / f"{run.name}.jsonl"
     wait_until(reports.exists)  # the run may have only begun
     size = reports.stat().st_size
     wait_until(lambda: reports.stat().st_size > size)
-    assert control.send_message(run.folder, run.name, {"client": "nobody"}) == [run.name]
+    assert control_socket.send_message(run.folder, run.name, {"client": "nobody"}) == [run.name]
 
 
 @contextmanager
@@ -286,7 +286,7 @@ def handlers() -> int:
 def test_a_connection_whose_client_is_silent_is_closed(
         server: PageServer, monkeypatch: pytest.MonkeyPatch, text: str, *, drips: bool) -> None:
     """Idle after an answer, half of a request, half of a message; also a byte now and then."""
-    monkeypatch.setattr(serving, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(live_server, "_REQUEST_S", 0.3)
     with connected(server, text) as connection:
         connection.settimeout(0.05)
         is_closed = False
@@ -311,14 +311,14 @@ def test_a_connection_whose_client_is_silent_is_closed(
 def test_a_stream_whose_client_is_gone_is_closed(
         server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread ends though nothing is said to it; so does that of one that never reads."""
-    monkeypatch.setattr(serving, "_ALIVE_S", 0.1)
+    monkeypatch.setattr(live_server, "_ALIVE_S", 0.1)
     before = handlers()
     lines = "GET /TOKEN/lines HTTP/1.1\r\nHost: HOST\r\n\r\n"
     with connected(server, lines) as connection:
         connection.recv(1)
         wait_until(lambda: handlers() > before)
     wait_until(lambda: handlers() <= before)
-    monkeypatch.setattr(serving, "_STREAM_S", 0.3)
+    monkeypatch.setattr(live_server, "_STREAM_S", 0.3)
     with connected(server, lines):
         wait_until(lambda: handlers() > before)
         wait_until(lambda: handlers() <= before)
@@ -328,7 +328,7 @@ def test_an_ended_run_is_told_nothing(tmp_path: Path) -> None:
     """One line for the page: nobody listens there."""
     with MadeUpRun(tmp_path, 1) as run:
         pass
-    with ShownRun(run.folder, PAGE) as shown:
+    with RunSource(run.folder, PAGE) as shown:
         wait_until(lambda: shown._tail.repetition)
         with pytest.raises(UserError, match="no run listens there"):
             shown.send_message({"client": "c1"})
@@ -337,7 +337,7 @@ def test_an_ended_run_is_told_nothing(tmp_path: Path) -> None:
 def test_a_taken_port_is_one_line(server: PageServer) -> None:
     """What, where, and what to do."""
     with pytest.raises(UserError, match=rf"^port {server.port}: .*; choose another with --port$"):
-        PageServer(ShownRecordings.__new__(ShownRecordings), PAGE.folder, Door(server.port))
+        PageServer(RecordingSource.__new__(RecordingSource), PAGE.folder, PageAddress(server.port))
 
 
 @pytest.mark.parametrize(("words", "line"), [

@@ -13,27 +13,27 @@ from typing import Any
 import pytest
 
 from guest.processes import list_programs
-from harness.engine import contention
-from harness.engine.contention import Waits
-from studies.qop2007.metrics import STAGES
+from harness.engine import cpu_contention
+from harness.engine.cpu_contention import CpuWaitSampler
+from studies.qop2007.measurements import STAGES
 
 LIMITS = {stage.name: stage.limit for stage in STAGES}
 STAMPS = {"start": 100.0, "first_packet": 101.0, "tcp_start": 101.0, "tcp_end": 103.0,
           "udp_start": 103.0, "udp_end": 104.0, "end": 104.0}
 
 
-def judge(waits: Waits, stamps: dict[str, float],
+def judge(waits: CpuWaitSampler, stamps: dict[str, float],
           *earlier: dict[str, float]) -> dict[str, Any]:
     """The verdict by the stages of the 2007 study; `earlier` are the stamps of its parts."""
     raw: dict[str, Any] = {"stamps": stamps}
     if earlier:
         raw["parts"] = {str(number): {"stamps": each} for number, each in enumerate(earlier)}
-    return contention.judge_contention(waits, raw, STAGES)
+    return cpu_contention.judge_contention(waits, raw, STAGES)
 
 
-def waits_of(waited_until_s: dict[float, float]) -> Waits:
+def waits_of(waited_until_s: dict[float, float]) -> CpuWaitSampler:
     """A process seen from 99 to 105 s; it had waited so long by each of the given moments."""
-    waits = Waits(0)
+    waits = CpuWaitSampler(0)
     total = 0.0
     for step in range(61):
         at = 99 + step / 10
@@ -91,7 +91,7 @@ def test_roaming_counts_the_second_stay_as_getting_on() -> None:
 
 def test_nothing_seen_is_nothing_known() -> None:
     """A process that was never there has no shares."""
-    unseen = Waits(2**22 + 1)
+    unseen = CpuWaitSampler(2**22 + 1)
     unseen.take_sample()
     assert unseen.at == [] and unseen.run_and_wait_shares(0, 1) == (0.0, 0.0)
 
@@ -102,7 +102,7 @@ def test_a_process_that_is_kept_from_running_is_seen_waiting() -> None:
     busy = [subprocess.Popen(["taskset", "-c", core, sys.executable, "-c", "while True: pass"])
             for _ in range(3)]
     try:
-        waits = Waits(busy[0].pid)
+        waits = CpuWaitSampler(busy[0].pid)
 
         async def watch() -> None:
             task = asyncio.create_task(waits.sample_until_cancelled())
@@ -131,7 +131,7 @@ def test_waiting_of_programs_counts_as_the_machines() -> None:
     assert machine.stdout is not None
     program = int(machine.stdout.readline())
     try:
-        waits = Waits(machine.pid)
+        waits = CpuWaitSampler(machine.pid)
         for _ in range(30):
             waits.take_sample()
             time.sleep(0.05)
@@ -174,7 +174,7 @@ def test_programs_that_come_and_go_between_looks_are_told_of(stays: bool) -> Non
                                stdout=subprocess.PIPE, text=True)
     assert machine.stdin is not None and machine.stdout is not None
     try:
-        waits = Waits(machine.pid)
+        waits = CpuWaitSampler(machine.pid)
         waits.take_sample()
         begun = waits.at[-1]
         print(SPINS.format(stays=stays).strip().replace("\n", ";"), file=machine.stdin, flush=True)

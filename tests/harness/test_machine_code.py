@@ -16,8 +16,8 @@ import pytest
 
 from guest.boot import CODE
 from guest.cache import MANIFEST
-from harness.engine import code
-from harness.engine.code import give_code
+from harness.engine import machine
+from harness.engine.machine import link_worker_code
 
 
 def output_of(job: Path, script: str, *options: str) -> str:
@@ -51,13 +51,13 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     source = tmp_path / "project/measure/answer.py"
     source.parent.mkdir(parents=True)
     source.write_text("ANSWER = 42\n")
-    monkeypatch.setattr(code, "_PROJECT", tmp_path / "project")
+    monkeypatch.setattr(machine, "ROOT", tmp_path / "project")
     return source
 
 
 def start_anew() -> None:
     """As another process, which has not copied anything yet."""
-    code._cached_copy.cache_clear()
+    machine._cached_copy.cache_clear()
 
 
 def entries(folder: Path) -> set[str]:
@@ -72,7 +72,7 @@ def said_answer(job: Path) -> str:
 def test_the_code_comes_compiled(jobs: Jobs) -> None:
     """A worker's Python takes every module of ours as it is, but for a study's emptied package."""
     job = jobs("1")
-    folder = give_code(job, "qop2007")
+    folder = link_worker_code(job, "qop2007")
     assert (job / CODE).resolve() == folder
     sources = sorted(folder.rglob("*.py"))
     emptied = [path for path in sources if path.parent.name in ("studies", "qop2007")
@@ -92,12 +92,12 @@ def test_the_code_comes_compiled(jobs: Jobs) -> None:
 def test_a_run_keeps_to_the_code_it_began_with(jobs: Jobs, answer: Path) -> None:
     """What is changed in the project meanwhile counts for the next run, and for no job of this."""
     first = jobs("1")
-    give_code(first)
+    link_worker_code(first)
     answer.write_text("ANSWER = 43\n")
     second, third = jobs("2"), jobs("3")
-    give_code(second)
+    link_worker_code(second)
     start_anew()
-    give_code(third)
+    link_worker_code(third)
     assert [said_answer(job).splitlines().count("42") for job in (first, second, third)] == [
         1, 1, 0]
     assert "43" in said_answer(third).splitlines()
@@ -105,14 +105,14 @@ def test_a_run_keeps_to_the_code_it_began_with(jobs: Jobs, answer: Path) -> None
 
 def test_the_same_code_is_copied_once(jobs: Jobs, answer: Path) -> None:
     """By all that run it, until it is changed, and what it was before is there still."""
-    first = give_code(jobs("1"))
+    first = link_worker_code(jobs("1"))
     start_anew()
-    assert give_code(jobs("2")) == first
+    assert link_worker_code(jobs("2")) == first
     before = answer.stat()
     answer.write_text("ANSWER = 43\n")  # as long, and of the same time
     os.utime(answer, ns=(before.st_atime_ns, before.st_mtime_ns))
     start_anew()
-    assert give_code(jobs("3")) != first
+    assert link_worker_code(jobs("3")) != first
     assert (first / "measure/answer.py").read_text() == "ANSWER = 42\n"
 
 
@@ -120,13 +120,13 @@ def test_the_same_code_is_copied_once(jobs: Jobs, answer: Path) -> None:
 @pytest.mark.usefixtures("answer")
 def test_a_copy_that_a_power_cut_emptied_is_made_again(jobs: Jobs, damaged: str) -> None:
     """Whatever file of it."""
-    folder = give_code(jobs("1"))
+    folder = link_worker_code(jobs("1"))
     place = folder / damaged
     for path in place.iterdir() if place.is_dir() else [place]:
         path.write_bytes(b"")
     start_anew()
     job = jobs("2")
-    assert give_code(job) == folder
+    assert link_worker_code(job) == folder
     assert "42" in said_answer(job).splitlines()
     assert entries(folder.parent) == {LOCK, folder.name}
 
@@ -136,18 +136,18 @@ def test_of_two_that_copy_at_once_the_first_ones_stays(
         jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Testbeds run what is in it already."""
     given: list[Path] = []
-    waiting = threading.Thread(target=lambda: given.append(give_code(jobs("slower"))))
+    waiting = threading.Thread(target=lambda: given.append(link_worker_code(jobs("slower"))))
 
-    def fill(folder: Path, files: dict[str, code._File]) -> None:
+    def fill(folder: Path, files: dict[str, machine._CodeFile]) -> None:
         if waiting.ident is None:  # meanwhile another one begins to copy the same
             waiting.start()
             time.sleep(0.3)
         real(folder, files)
         filled.append(folder.stat().st_ino)
     filled: list[int] = []
-    real = code._write_files
-    monkeypatch.setattr(code, "_write_files", fill)
-    folder = give_code(jobs("1"))
+    real = machine._write_files
+    monkeypatch.setattr(machine, "_write_files", fill)
+    folder = link_worker_code(jobs("1"))
     waiting.join()
     assert given == [folder] and filled == [folder.stat().st_ino]
     assert entries(folder.parent) == {LOCK, folder.name}
@@ -157,24 +157,24 @@ def test_of_two_that_copy_at_once_the_first_ones_stays(
 def test_a_copy_that_no_job_took_for_a_month_goes(jobs: Jobs, answer: Path, days: int,
                                                   stays: bool) -> None:
     """When another one is made."""
-    old = give_code(jobs("1"))
+    old = link_worker_code(jobs("1"))
     then = old.stat().st_mtime - days * 24 * 3600
     os.utime(old, (then, then))
     answer.write_text("ANSWER = 43\n")
     start_anew()
-    give_code(jobs("2"))
+    link_worker_code(jobs("2"))
     assert old.exists() == stays
 
 
 def test_a_job_that_takes_a_copy_keeps_it(jobs: Jobs, answer: Path) -> None:
     """However long ago it was made."""
-    old = give_code(jobs("1"))
+    old = link_worker_code(jobs("1"))
     os.utime(old, (1, 1))
     start_anew()
-    give_code(jobs("2"))
+    link_worker_code(jobs("2"))
     answer.write_text("ANSWER = 43\n")
     start_anew()
-    give_code(jobs("3"))
+    link_worker_code(jobs("3"))
     assert old.exists()
 
 
@@ -186,7 +186,7 @@ def test_a_cache_that_nobody_may_write_to_is_done_without(
     for name in ("1", "2"):
         job = jobs(name)
         start_anew()
-        assert give_code(job) == job / CODE
+        assert link_worker_code(job) == job / CODE
         assert not (job / CODE).is_symlink()
         assert "42" in said_answer(job).splitlines()
 
@@ -196,9 +196,9 @@ def test_code_that_was_compiled_without_times_is_taken(
     """As a container image has it, whose sources are nobody's to change; in a job they are."""
     py_compile.compile(str(answer), invalidation_mode=(
         py_compile.PycInvalidationMode.UNCHECKED_HASH))
-    monkeypatch.setattr(code.py_compile, "compile", None)
+    monkeypatch.setattr(machine.py_compile, "compile", None)
     job = jobs("1")
-    folder = give_code(job)
+    folder = link_worker_code(job)
     said = said_answer(job)
     assert "42" in said.split() and f"matches {folder / 'measure/answer.py'}" in said
 
@@ -210,6 +210,6 @@ def test_a_project_that_nobody_may_write_to_is_compiled_inside(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(code.py_compile, "compile", refuse)
-    folder = give_code(jobs("1"))
+    monkeypatch.setattr(machine.py_compile, "compile", refuse)
+    folder = link_worker_code(jobs("1"))
     assert {path.name for path in folder.rglob("*") if path.is_file()} == {"answer.py", MANIFEST}

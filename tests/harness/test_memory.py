@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine import memory
+from harness.engine import host
 
 GB = 1 << 30
 MEMINFO = "MemTotal:       24684084 kB\nMemFree:        14117644 kB\nMemAvailable:   19828012 kB\n"
@@ -33,8 +33,8 @@ class Machine:
 
     def found(self) -> tuple[int, int]:
         """Total and available MB."""
-        return (memory.total_mb(self.proc, self.cgroups),
-                memory.available_mb(self.proc, self.cgroups))
+        return (host.read_total_mb(self.proc, self.cgroups),
+                host.read_available_mb(self.proc, self.cgroups))
 
 
 def v2(most: object, used: int, inactive: int = 0) -> dict[str, object]:
@@ -81,5 +81,5 @@ def test_the_least_of_all(tmp_path: Path) -> None:
 
 def test_this_machine() -> None:
     """The files of the machine that tests run on are understood."""
-    assert 0 < memory.available_mb() <= memory.total_mb()
-    assert all(limit.available_bytes <= limit.most_bytes for limit in memory.cgroup_limits())
+    assert 0 < host.read_available_mb() <= host.read_total_mb()
+    assert all(limit.available_bytes <= limit.most_bytes for limit in host.cgroup_limits())

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine.results import ResultsFolder, latest_folder
+from harness.engine.results import ResultsFolder, find_latest_folder
 from harness.errors import UserError
-from harness.portable import exporting, importing, merging, pruning, verifying
+from harness.portable import archive, importing, verification
 from results_folder import add_record, findings, flip, make, packed, plan_of, tree, write
 
 
@@ -24,7 +24,7 @@ def halves(tmp_path: Path) -> tuple[Path, Path]:
         for name in names:
             (folder / "records" / f"{name}.json").unlink()
             shutil.rmtree(folder / "captures" / name)
-    return here, exporting.export_folder(whole, tmp_path / "run.tar.gz", "all").file
+    return here, archive.export_folder(whole, tmp_path / "run.tar.gz", "all").file
 
 
 def test_two_halves_become_a_whole(halves: tuple[Path, Path], tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_two_halves_become_a_whole(halves: tuple[Path, Path], tmp_path: Path) ->
     assert {path: after[path] for path in before} == before
     assert {path.stem for path in (here / "records").iterdir()} == {
         "P1-N2-001", "P1-N2-002", "P8-N2-001", "P8-N2-002"}
-    verdict = verifying.verify_results(here)
+    verdict = verification.verify_results(here)
     assert verdict.ok and verdict.survey.sums is not None and len(verdict.survey.sums) == 15
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "run", "run.tar.gz"]
 
@@ -111,13 +111,13 @@ def test_logs_of_two_machines_are_both_kept(halves: tuple[Path, Path], tmp_path:
 def test_the_larger_plan_stays(tmp_path: Path) -> None:
     """Plans of one digest that ask for more or fewer repetitions: the merged folder holds more."""
     small = make(tmp_path / "small", plan_of(repetitions=1))
-    verifying.verify_results(small, write=True)
+    verification.verify_results(small, write=True)
     file = packed(tmp_path)
     done = importing.import_archive(file, small, tmp_path)
     assert done.added == 2 and json.loads((small / "plan.json").read_text())["settings"][
         "repetitions"] == 2
-    other = exporting.export_folder(make(tmp_path / "tiny", plan_of(repetitions=1)),
-                                    tmp_path / "tiny.tar.gz", "all").file
+    other = archive.export_folder(make(tmp_path / "tiny", plan_of(repetitions=1)),
+                                  tmp_path / "tiny.tar.gz", "all").file
     importing.import_archive(other, small, tmp_path)
     assert json.loads((small / "plan.json").read_text())["settings"]["repetitions"] == 2
     assert findings(small) == []
@@ -127,7 +127,7 @@ def test_captures_come_back(tmp_path: Path) -> None:
     """Captures that were pruned here and are in the archive are here again, the note gone."""
     file = packed(tmp_path)
     folder = tmp_path / "run"
-    pruning.prune_captures(folder, "auth")
+    archive.prune_captures(folder, "auth")
     done = importing.import_archive(file, folder, tmp_path)
     assert (done.added, done.captures) == (0, 4)
     assert findings(folder) == [] and not (folder / "pruned.json").exists()
@@ -137,8 +137,8 @@ def test_note_and_its_checksum_change_together(tmp_path: Path) -> None:
     """A sealed folder to which some captures come back has a shorter note, and verifies."""
     file = packed(tmp_path, "failed", failed=("P1-N2-001",))
     folder = tmp_path / "run"
-    pruning.prune_captures(folder, "none")
-    verifying.verify_results(folder, write=True)
+    archive.prune_captures(folder, "none")
+    verification.verify_results(folder, write=True)
     assert importing.import_archive(file, folder, tmp_path).captures == 2
     assert findings(folder) == []
     assert "P1-N2-001" not in json.loads((folder / "pruned.json").read_text())["captures"]
@@ -159,7 +159,7 @@ def test_old_checksums_still_hold_after_a_merge(halves: tuple[Path, Path], tmp_p
     here, file = halves
     gone = "logs/P1-N2/more.log"
     write(here / gone, b"x")
-    verifying.verify_results(here, write=True)
+    verification.verify_results(here, write=True)
     (here / gone).unlink()
     rotten = "records/P1-N2-001.json"
     (here / rotten).write_text((here / rotten).read_text() + " ")
@@ -209,7 +209,7 @@ def test_unpacking_is_no_results_folder(tmp_path: Path, monkeypatch: pytest.Monk
     settle = importing._move_into_place
 
     def looking(*arguments: object) -> object:
-        found.append(latest_folder(root))
+        found.append(find_latest_folder(root))
         return settle(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(importing, "_move_into_place", looking)
@@ -222,4 +222,4 @@ def test_unpacking_is_no_results_folder(tmp_path: Path, monkeypatch: pytest.Monk
     ("provenance.json", "provenance.01234567.json")])
 def test_names_beside(path: str, name: str) -> None:
     """The second of two files keeps its ending and its folder."""
-    assert merging._name_by_content(path, "0123456789") == name
+    assert importing._name_by_content(path, "0123456789") == name

@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 import results_folder
-from analysis import model_tables
-from analysis.queueing import apply_settings, assess_model, find_answer, load_model, solve_network
+from analysis.queueing import (
+    apply_settings,
+    assess_model,
+    estimate_network,
+    load_model,
+    solve_network,
+)
+from analysis.reporting import model_tables
 from conftest import Qop
 
 MODEL = """
@@ -54,7 +60,7 @@ def test_tables_show_what_the_toolkit_answers(file: Path) -> None:
     changed = apply_settings(model.network, {"radius.speed": 4, "renewals.population": 5})
     networks = [model.network, changed]
     chains, stations = model_tables.make_model_tables(networks,
-                                                      [find_answer(each) for each in networks])
+                                                      [estimate_network(each) for each in networks])
     for suffix, network in (("", model.network), ("_what_if", changed)):
         solution = solve_network(network)
         for row, chain in zip(chains.rows, solution.chains, strict=True):

@@ -18,8 +18,8 @@ from conftest import Qop
 from fabricated import make, write_all
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest, build_plan
-from measure import record
-from measure.record import CheckRecord, Record, RecordPart, StudyRecord
+from measure.records import record
+from measure.records.record import CheckRecord, Record, RecordPart, StudyRecord
 from results_folder import seal_anew
 
 
@@ -205,18 +205,19 @@ def test_what_a_report_of_its_own_raises_is_one_line(
     made(qop_here.folder / "run")
     code = "def broken(*_):\n    return 1 / 0\n"
     scope: dict[str, Any] = {}
-    exec(compile(code, studies.FOLDER / "hops" / "study.py", "exec"), scope)
+    place = studies.study_folder("hops")
+    exec(compile(code, place / "study.py", "exec"), scope)
     monkeypatch.setattr(type(studies.load_study("hops")), hook, scope["broken"])
     assert refused(qop_here, "report", "run", *form) == (
-        "qop: studies/hops: report: ZeroDivisionError: division by zero, in line 2 of "
-        "studies/hops/study.py; correct the study\n")
+        f"qop: {place}: report: ZeroDivisionError: division by zero, in line 2 of "
+        f"{place}/study.py; correct the study\n")
 
 
 def test_a_study_brings_upgrades_of_its_bodies(qop_here: Qop,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """A body of schema 1 has the numbers of schema 2, one of a later schema is left out."""
     study = type(studies.load_study("hops"))
-    monkeypatch.setattr(study, "measured", Body)
+    monkeypatch.setattr(study, "measurements_type", Body)
     monkeypatch.setattr(study, "upgrades", {1: lambda body: {
         "schema": 2, "round_trips_s": [1e-3 * each for each in body["ms"]]}})
     made(qop_here.folder / "first", measured={"schema": 1, "ms": [7.0]})
@@ -270,10 +271,9 @@ def test_the_help_that_is_named_is_the_studys(qop_here: Qop, arguments: tuple[st
 
 
 def test_a_profile_of_a_study_without_any_names_what_there_is(qop_here: Qop) -> None:
-    """It has no folder of examples."""
     (qop_here.folder / "mine.yml").write_text("title: x\nwidth: 3\n")
     line = refused(qop_here, "run", "hops", "--dry-run", "--profile", "mine.yml")
-    assert "width: there is no such field; see docs/running.md for an example" in line
+    assert "width: there is no such field; write one of title, repetitions," in line
 
 
 def test_one_claim_is_one(qop_here: Qop) -> None:

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,21 +22,20 @@ from distributed import get_worker
 import made_up_measuring
 import studies
 from conftest import PROJECT, Qop
-from guest import image, mininet_wifi, packages, root, strongswan
-from guest.commands import BuildError, Commands
-from guest.packages import Packages, WithPackages
-from guest.progress import Track
-from harness.cluster import checking, measuring
-from harness.cluster.received import WorkerIdentity
+from guest import image, root, root_variants
+from guest.build import BuildCommands, BuildError, BuildProgress
+from guest.root_variants import PackageList, RootWithPackages
+from harness.cluster import campaign, worker_tasks
+from harness.cluster.worker_tasks import WorkerIdentity
 from harness.commands import doctor
 from harness.commands import provision as provision_command
 from harness.commands import studies as studies_command
-from harness.engine import provenance, recording, setup, testbed, variants
-from harness.engine.machine import EmbeddedMachine, Lacking
+from harness.engine import provenance, recording, setup, testbed
+from harness.engine.machine import EmbeddedMachine, MissingPackages
 from harness.errors import UserError
 from made_up_cluster import Run, workers
 from made_up_measuring import Script
-from measure import versions as measured
+from measure.agent import worker as measured
 from plans import plan_of
 from speaking_machine import SpeakingMachine
 from studies import packages as declarations
@@ -43,7 +43,7 @@ from studies.study import StudyError
 
 HASH = f"--hash=sha256:{'0' * 64}"
 LOCK = f"# a comment\nsix==1.16.0 \\\n    {HASH} \\\n    {HASH}\n    # via nothing\n"
-HELLO = Packages("hello", ("hello",), LOCK)
+HELLO = PackageList("hello", ("hello",), LOCK)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def have_named(monkeypatch: pytest.MonkeyPatch, **named: str) -> None:
 def test_a_study_without_a_file_brings_none() -> None:
     """Nothing needs to be declared."""
     assert declarations.load_variants("adp1987") == {}
-    assert variants.packages_of_plan(plan_of()) == {}
+    assert setup.list_plan_packages(plan_of()) == {}
 
 
 def test_variants_are_read_with_their_locks(own: Path) -> None:
@@ -88,7 +88,7 @@ def test_variants_are_read_with_their_locks(own: Path) -> None:
     (own / "packages.yml").write_text("kdc: {debian: [krb5-kdc, krb5-user]}\n"
                                       "hello: {debian: [hello], python: python.lock}\n")
     (own / "python.lock").write_text(LOCK)
-    brought = variants.declared_packages("qop2007")
+    brought = setup.read_declared_packages("qop2007")
     assert brought["kdc"].debian == ("krb5-kdc", "krb5-user")
     assert brought["kdc"].lock == "" and brought["kdc"].python == []
     assert brought["hello"].lock == LOCK
@@ -109,8 +109,8 @@ def test_variants_are_read_with_their_locks(own: Path) -> None:
     ("a/b: {debian: [hello]}", r"a/b.*; a variant's name has small letters"),
     ("kdc: {python: ../x.lock}", r"kdc\.python: .*; name a file with hashes"),
     ("kdc: {python: x.lock}", r"studies/qop2007/x\.lock: cannot be read .*; give a requirements"),
-    ("- hello", r"packages\.yml:1: holds no mapping; write 'NAME: "),
-    ("a: [", "packages.yml:1: not YAML"),
+    ("- hello", r"packages\.yml:1: the file holds a list; write 'NAME: "),
+    ("a: [", "packages.yml:1: this is not valid YAML"),
 ])
 def test_what_is_wrong_is_one_line(own: Path, text: str, said: str) -> None:
     """The file by its name in the project, what is wrong in it, and what to write."""
@@ -150,21 +150,21 @@ def test_a_name_that_is_not_declared_is_said_before_anything_starts(own: Path, n
 
 def test_a_variant_leaves_the_other_images_keys_alone() -> None:
     """Plain and Mininet-WiFi's stay as they are; with packages each is another image."""
-    plain, with_wifi = root.key(), mininet_wifi.WithMininetWifi().key()
-    keys = {WithPackages(HELLO).key(),
-            WithPackages(HELLO, mininet_wifi.WithMininetWifi()).key()}
+    plain, with_wifi = root.key(), root_variants.RootWithMininetWifi().key()
+    keys = {RootWithPackages(HELLO).key(),
+            RootWithPackages(HELLO, root_variants.RootWithMininetWifi()).key()}
     assert len(keys | {plain, with_wifi}) == 4
-    assert (root.key(), mininet_wifi.WithMininetWifi().key()) == (plain, with_wifi)
-    kernel_part, root_part = image.image_parts(packages=HELLO)
-    assert kernel_part.recipe.key() == image.image_parts()[0].recipe.key()
-    assert image.image_parts()[1].recipe.key() == plain
-    assert root_part.store.folder == image.image_parts()[1].store.folder
+    assert (root.key(), root_variants.RootWithMininetWifi().key()) == (plain, with_wifi)
+    kernel_part, root_part, _ = image.list_image_parts(packages=HELLO)
+    assert kernel_part.recipe.key() == image.list_image_parts()[0].recipe.key()
+    assert image.list_image_parts()[1].recipe.key() == plain
+    assert root_part.store.folder == image.list_image_parts()[1].store.folder
 
 
 def test_a_variants_key_follows_its_lists() -> None:
     """Debian's and Python's lists decide; order, name and the file that asks for them do not."""
     def key(*debian: str, lock: str = "", name: str = "a", where: str = "") -> str:
-        return WithPackages(Packages(name, debian, lock, where)).key()
+        return RootWithPackages(PackageList(name, debian, lock, where)).key()
 
     assert key("hello", "sl") == key("sl", "hello") == key("hello", "sl", name="b", where="x")
     assert len({key("hello"), key("sl"), key("hello", "sl"), key("hello", lock=LOCK),
@@ -180,34 +180,36 @@ def test_a_variants_key_follows_what_installs_it(tmp_path: Path,
     for module, name, value in (
             (root, "HERE", tmp_path / "guest"), (root, "PROJECT", tmp_path),
             (root, "ROLE", ansible / "roles/testbed"), (root, "PLAYBOOK", ansible / "testbed.yml"),
-            (packages, "ROLE", ansible / "roles/packages"),
-            (packages, "PLAYBOOK", ansible / "packages.yml"),
-            (packages, "BOTH", ansible / "additions.yml")):
+            (root_variants, "PACKAGES_ROLE", ansible / "roles/packages"),
+            (root_variants, "PACKAGES_PLAYBOOK", ansible / "packages.yml"),
+            (root_variants, "COMBINED_PLAYBOOK", ansible / "additions.yml")):
         monkeypatch.setattr(module, name, value)
-    plain, before = root.key(), WithPackages(HELLO).key()
-    for name in ("guest/packages.py", "ansible/packages.yml", "ansible/additions.yml",
+    plain, before = root.key(), RootWithPackages(HELLO).key()
+    for name in ("guest/root_variants.py", "ansible/packages.yml", "ansible/additions.yml",
                  "ansible/roles/packages/tasks/main.yml"):
         (tmp_path / name).write_text((tmp_path / name).read_text() + "# more\n")
-        assert WithPackages(HELLO).key() != before, name
-        before = WithPackages(HELLO).key()
+        assert RootWithPackages(HELLO).key() != before, name
+        before = RootWithPackages(HELLO).key()
     assert root.key() == plain
 
 
 def build(monkeypatch: pytest.MonkeyPatch, folder: Path, says: str = "",
-          below: Any = None) -> tuple[root.Addition, Any]:
+          below: Any = None) -> tuple[root.RootAddition, Any]:
     """What the root is built with where its command says something; and the manifest."""
-    given: list[root.Addition] = []
+    given: list[root.RootAddition] = []
 
-    def made(_folder: Path, commands: Commands, _track: Track, addition: root.Addition) -> Any:
+    def made(_folder: Path, commands: BuildCommands, _track: BuildProgress,
+             addition: root.RootAddition, **_: object) -> Any:
         given.append(addition)
         if says:
             commands.run(["sh", "-c", f"printf '{says}\\n'; exit 25"])
         return {"suite": "bookworm"}
 
     monkeypatch.setattr(root, "build", made)
-    commands = Commands("root file system", folder / "the.log")
-    track = Track("root", dict.fromkeys(("fetch", *root.EXPECTED_S), 1.0))
-    recipe = WithPackages(Packages("hello", ("hello", "sl"), where="studies/x/packages.yml"), below)
+    commands = BuildCommands("root file system", folder / "the.log")
+    track = BuildProgress("root", dict.fromkeys(("fetch", *root.EXPECTED_S), 1.0))
+    recipe = RootWithPackages(PackageList("hello", ("hello", "sl"), where="studies/x/packages.yml"),
+                              below)
     manifest = recipe.build(folder, commands, track)
     return given[0], manifest
 
@@ -234,8 +236,9 @@ def test_what_debian_lacks_is_one_line_with_the_log(tmp_path: Path, says: str, n
 
 def test_on_mininet_wifi_both_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One playbook for both, with both roles and all variables; Ansible finds what it names."""
-    below = root.Addition(mininet_wifi.PLAYBOOK, mininet_wifi.ROLE, ["rfkill"],
-                          {"mininet_wifi_tree": "/x"}, ("/y",))
+    below = root.RootAddition(root_variants.MININET_WIFI_PLAYBOOK, root_variants.MININET_WIFI_ROLE,
+                              ["rfkill"],
+                              {"mininet_wifi_tree": "/x"}, ("/y",))
     wifi = SimpleNamespace(fetch_addition=lambda *_: (below, {"mininet_wifi": {"version": "1"}}))
     addition, manifest = build(monkeypatch, tmp_path, below=wifi)
     assert addition.packages == ["rfkill", "hello", "sl"]
@@ -266,10 +269,10 @@ def hello(own: Path, naming: None) -> None:
 
 def images(*built: str) -> Any:
     """Stands for guest.image.find_image where these are built, "" being the plain one."""
-    def find(packages: Packages | None = None, **_: Any) -> Any:
+    def find(packages: PackageList | None = None, **_: Any) -> Any:
         name = packages.name if packages else ""
-        return image.Image(Path(), Path(), seccomp=True, key=f"key-{name}",
-                           manifest={"root": {"key": name}}) if name in built else None
+        return image.GuestImage(Path(), Path(), seccomp=True, key=f"key-{name}",
+                                manifest={"root": {"key": name}}) if name in built else None
     return find
 
 
@@ -278,16 +281,16 @@ def test_a_plan_needs_the_images_that_its_testbeds_name(
     """What no testbed of the plan names is not built; the others are found by their names."""
     asked: list[str] = []
 
-    def ensure(packages: Packages | None = None, **_: Any) -> Any:
+    def ensure(packages: PackageList | None = None, **_: Any) -> Any:
         asked.append(packages.name if packages else "")
         return images(*asked)(packages)
 
     monkeypatch.setattr(image, "find_image", images(""))
     monkeypatch.setattr(image, "ensure_image", ensure)
-    plain = setup.machine_for_plan(plan_of("P1"))
+    plain = setup.make_machine_for_plan(plan_of("P1"))
     assert isinstance(plain, EmbeddedMachine)
     assert (asked, plain.variants, plain.image_key()) == ([], {}, "key-")
-    both = setup.machine_for_plan(plan_of("P1,P2"))
+    both = setup.make_machine_for_plan(plan_of("P1,P2"))
     assert asked == ["hello"]
     assert (both.image_key(), both.image_key("hello")) == ("key-", "key-hello")
 
@@ -302,22 +305,22 @@ def test_testbeds_whose_packages_cannot_be_built_are_skipped(
     monkeypatch.setattr(image, "find_image", images(""))
     monkeypatch.setattr(image, "ensure_image", ensure)
     plan = plan_of("P1,P2")
-    made = setup.machine_for_plan(plan)
+    made = setup.make_machine_for_plan(plan)
     assert made.lacking == {"hello": "strongSwan cannot be fetched"}
     assert capsys.readouterr().err == (
         "qop: skipping P2: strongSwan cannot be fetched from http://a.test/b; log: /x\n")
     assert (made.image_key(), made.image_key("hello")) == ("key-", "")
     # A worker of a cluster asks twice for a share, and its run says what it lacks.
-    assert setup.machine_for_plan(plan, builds=False).lacking.keys() == {"hello"}
+    assert setup.make_machine_for_plan(plan, builds=False).lacking.keys() == {"hello"}
     assert capsys.readouterr().err == ""
-    with pytest.raises(Lacking, match="cannot be fetched"):
+    with pytest.raises(MissingPackages, match="cannot be fetched"):
         asyncio.run(made.start_worker(tmp_path, 0, 2, study="qop2007", packages="hello"))
     step = next(step for step in plan.all_steps() if step.cell.ids["policy"] == "P2")
-    record = recording.unmeasured_record(plan, step, "why", environment={}, attempt=1,
-                                         is_skipped=True)
+    record = recording.make_unmeasured_record(plan, step, "why", environment={}, attempt=1,
+                                              is_skipped=True)
     assert (record.status, record.reason) == ("skipped", "why")
     with pytest.raises(UserError, match="cannot be fetched"):
-        setup.machine_for_plan(plan_of("P2"))
+        setup.make_machine_for_plan(plan_of("P2"))
 
 
 @pytest.mark.parametrize(("lacking", "skipped"), [
@@ -328,7 +331,7 @@ def test_only_if_no_testbed_can_be_measured_nothing_starts(
     """Each testbed names packages of its own: one of two images suffices, whichever it is."""
     have_named(monkeypatch, P2="hello", P3="other")
 
-    def ensure(packages: Packages, **_: Any) -> Any:
+    def ensure(packages: PackageList, **_: Any) -> Any:
         if packages.name in lacking:
             raise BuildError(f"{packages.name} cannot be had; try later")
         return images(packages.name)(packages)
@@ -338,9 +341,9 @@ def test_only_if_no_testbed_can_be_measured_nothing_starts(
     plan = plan_of("P2,P3")
     if lacking == {"hello", "other"}:
         with pytest.raises(UserError, match=r"^other cannot be had; try later$"):
-            setup.machine_for_plan(plan)
+            setup.make_machine_for_plan(plan)
     else:
-        made = setup.machine_for_plan(plan)
+        made = setup.make_machine_for_plan(plan)
         assert made.lacking == {name: f"{name} cannot be had" for name in lacking}
         [there] = {"hello", "other"} - lacking
         assert made.image_key(there) == f"key-{there}"
@@ -352,23 +355,23 @@ def test_strongswan_with_ml_kem_is_an_image_of_its_own(
         own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What makes it changes its key and no other; a file may ask for nothing else of this kind."""
     (own / "packages.yml").write_text("mlkem: {compiled: [strongswan]}\nbare: {debian: [hello]}\n")
-    brought = variants.declared_packages("qop2007")
+    brought = setup.read_declared_packages("qop2007")
 
     def keys() -> list[str]:
-        return [image.image_parts(packages=which)[1].recipe.key()
+        return [image.list_image_parts(packages=which)[1].recipe.key()
                 for which in (None, brought["bare"], brought["mlkem"])]
 
     before = keys()
     assert len(set(before)) == 3
-    monkeypatch.setattr(strongswan, "PLAYBOOK", root.PLAYBOOK)
+    monkeypatch.setattr(root_variants, "STRONGSWAN_PLAYBOOK", root.PLAYBOOK)
     assert [old == new for old, new in zip(before, keys(), strict=True)] == [True, True, False]
-    monkeypatch.setattr(strongswan, "HOME", "/nowhere")
-    monkeypatch.setattr(variants, "TESTBED_PYTHON", Path(sys.executable))
-    [lacking] = variants.lacking_on_host(brought["mlkem"])
-    assert lacking == f"strongSwan {strongswan.VERSION} in /nowhere"
+    monkeypatch.setattr(root_variants, "STRONGSWAN_HOME", "/nowhere")
+    monkeypatch.setattr(setup, "TESTBED_PYTHON", Path(sys.executable))
+    [lacking] = setup.find_missing_packages(brought["mlkem"])
+    assert lacking == f"strongSwan {root_variants.STRONGSWAN_VERSION} in /nowhere"
     (own / "packages.yml").write_text("mlkem: {compiled: [openssl]}\n")
     with pytest.raises(StudyError, match="what is compiled is strongswan"):
-        variants.declared_packages("qop2007")
+        setup.read_declared_packages("qop2007")
 
 
 def test_records_have_the_versions_of_what_a_study_brings(own: Path, naming: None) -> None:
@@ -392,7 +395,7 @@ def test_provenance_has_every_image(hello: None, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(image, "find_image", images("", "hello"))
     monkeypatch.setattr(image, "ensure_image", lambda packages, **_: images("hello")(packages))
     plans = plan_of("P1"), plan_of("P1,P2")
-    plain, both = (provenance.describe_provenance(plan, setup.machine_for_plan(plan)) for plan
+    plain, both = (provenance.describe_provenance(plan, setup.make_machine_for_plan(plan)) for plan
                    in plans)
     assert "variants" not in plain
     assert both["image"] == plain["image"] == {"root": {"key": ""}}
@@ -408,34 +411,35 @@ def test_a_worker_tells_the_images_that_it_has(hello: None, tmp_path: Path,
     def identity(*built: str, plan: Any = plan) -> WorkerIdentity:
         monkeypatch.setattr(image, "find_image", images(*built))
         monkeypatch.setattr(image, "ensure_image", lambda packages, **_: images(*built)(packages))
-        return WorkerIdentity(**measuring.describe_machine(plan))
+        return worker_tasks.describe_machine(plan)
 
     lacking, whole = identity(""), identity("", "hello")
     assert lacking.images == {"": "key-"}
     assert whole.images == {"": "key-", "hello": "key-hello"}
     assert whole.processors == lacking.processors == len(os.sched_getaffinity(0))
-    checker = checking.Checker(plan, SimpleNamespace(), tmp_path)
+    checker = campaign.WorkerChecker(plan, SimpleNamespace(), tmp_path)
     assert checker._find_difference(lacking) == checker._find_difference(whole) == ""
-    other = whole.model_copy(update={"images": {"": "key-", "hello": "key-2"}})
+    other = replace(whole, images={"": "key-", "hello": "key-2"})
     assert "another guest image (key-2, not key-hello)" in checker._find_difference(other)
     for nothing in (identity(), identity("hello")):
         assert "give './qop provision --study qop2007' there" in checker._find_difference(nothing)
-    without = checking.Checker(plan_of("P2"), SimpleNamespace(), tmp_path)
+    without = campaign.WorkerChecker(plan_of("P2"), SimpleNamespace(), tmp_path)
     assert "has no guest image" in without._find_difference(identity("", plan=plan_of("P2")))
 
 
 def lacks_on(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The packages hello are built nowhere, or on all workers but the first that is asked."""
     asked: list[str] = []
-    real = measuring.describe_machine
+    real = worker_tasks.describe_machine
 
-    def identity(plan: Any) -> dict[str, Any]:
+    def identity(plan: Any) -> WorkerIdentity:
         asked.append(get_worker().address)
         has = first and asked[0] != asked[-1]
-        return real(plan) | ({"images": {"": "key-", "hello": "key-hello"}} if has else {})
+        return replace(real(plan), images={"": "key-", "hello": "key-hello"}) if has else real(plan)
 
     monkeypatch.setattr(image, "find_image", images(""))
-    monkeypatch.setattr(measuring, "describe_machine", identity)
+    monkeypatch.setattr(EmbeddedMachine, "read_library", lambda *_, **__: "")
+    monkeypatch.setattr(worker_tasks, "describe_machine", identity)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -504,14 +508,14 @@ def test_on_the_host_what_is_missing_is_named(hello: None, monkeypatch: pytest.M
     """What this very machine lacks of a study's packages, by dpkg and by the testbed's Python."""
     python = tmp_path / "python3"
     python.symlink_to(sys.executable)
-    monkeypatch.setattr(variants, "TESTBED_PYTHON", python)
-    there = Packages("x", ("dpkg",), f"six==0.0.1 {HASH}\n")
-    assert variants.lacking_on_host(there) == ["six==0.0.1"]
-    assert variants.lacking_on_host(Packages("x", ("dpkg",))) == []
-    assert variants.lacking_on_host(Packages("x", ("no-such-package", "dpkg"))) == [
+    monkeypatch.setattr(setup, "TESTBED_PYTHON", python)
+    there = PackageList("x", ("dpkg",), f"six==0.0.1 {HASH}\n")
+    assert setup.find_missing_packages(there) == ["six==0.0.1"]
+    assert setup.find_missing_packages(PackageList("x", ("dpkg",))) == []
+    assert setup.find_missing_packages(PackageList("x", ("no-such-package", "dpkg"))) == [
         "no-such-package"]
     with pytest.raises(UserError) as caught:
-        setup._check_host("qop2007", Packages("x", ("no-such-package",)))
+        setup._check_host("qop2007", PackageList("x", ("no-such-package",)))
     assert str(caught.value) == (
         "--on host: this machine lacks no-such-package, which qop2007 needs; "
         "run 'sudo ./qop provision --on host --study qop2007'")

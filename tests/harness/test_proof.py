@@ -8,13 +8,13 @@ import pytest
 
 import fabricated
 import studies
+from bench import proof
+from bench.proof import ControlOutcome, ProofTrial
 from conftest import PROJECT
-from harness.engine.provenance import code_digest
+from harness.engine.provenance import hash_code
 from harness.errors import UserError
-from harness.selftest import proof_bench
-from harness.selftest.proof_bench import ControlOutcome, ProofTrial
-from measure import record
-from measure.record import CheckRecord, Record
+from measure.records import record
+from measure.records.record import CheckRecord, Record
 from studies.study import Fault
 
 PAGE = PROJECT / "docs" / "proof.md"
@@ -57,9 +57,9 @@ def test_a_control_fails_its_own_checks_and_no_others(
 def test_a_machine_that_died_shows_nothing(tmp_path: Path) -> None:
     """Nothing flowed, but for another reason than the control: it is measured again."""
     study, name, fault = OF_RECORDS
-    plan = proof_bench._make_plan(study, fault, name)
+    plan = proof._make_plan(study, fault, name)
     lost = fabricated.make(**fault.on, status="failed", evidence=[], raw={}, environment={
-        "plan": plan.digest, "code_sha256": code_digest(study.id)})
+        "plan": plan.digest, "code_sha256": hash_code(study.id)})
     for declared in (fault, Fault("", fails=["A"])):
         outcome = ControlOutcome(name, declared, lost)
         assert not outcome.is_as_declared
@@ -82,31 +82,31 @@ def test_both_tables_say_the_same() -> None:
                 ControlOutcome("second", Fault("a secret"), repetition(broke_off=True)),
                 ControlOutcome("third", Fault("an attack", fails=["C"]), repetition("C")),
                 ControlOutcome("", Fault(""), repetition(held=("A (again)",)))]
-    lines = list(proof_bench.render_tables("study", outcomes, {}))
+    lines = list(proof.render_tables("study", outcomes, {}))
     assert "| `first` | what it takes | P1-N2 | A | 1 |" in lines
     assert "| `second` | a secret | P1-N2 | none is asked: nothing flows |  |" in lines
     assert "| A | 1 | `first` |" in lines
     assert "| B | 1 | no control yet |" in lines
     assert "| C | asked under its control only | `third` |" in lines
     assert "| A (again) | 1 | as *A*, the same code: `first` |" in lines
-    shared = proof_bench.failed_by(outcomes)
+    shared = proof.group_failing_controls(outcomes)
     assert shared == {"A": ["`first`"], "C": ["`third`"]}
-    assert "| A | 1 | of qop2007: `first` |" in proof_bench.render_tables(
+    assert "| A | 1 | of qop2007: `first` |" in proof.render_tables(
         "other", outcomes[:1], shared)
 
 
 def test_what_this_code_has_measured_is_not_measured_again(tmp_path: Path) -> None:
     """An interrupted bench goes on; another version of the code or of the plan begins anew."""
     study, name, fault = OF_RECORDS
-    plan = proof_bench._make_plan(study, fault, name)
+    plan = proof._make_plan(study, fault, name)
     assert (plan.settings.warm_up, plan.settings.clock, len(plan.all_steps())) == (0, "virtual", 1)
     made = fabricated.make(**fault.on, environment={
-        "plan": plan.digest, "code_sha256": code_digest(study.id)})
+        "plan": plan.digest, "code_sha256": hash_code(study.id)})
     trial = ProofTrial(name, fault, plan, tmp_path)
     assert trial.find_record() is None
     record.write_record(made, tmp_path / "records")
     assert trial.find_record() == made
-    assert ProofTrial("", fault, proof_bench._make_plan(study, fault, None),
+    assert ProofTrial("", fault, proof._make_plan(study, fault, None),
                       tmp_path).find_record() is None
     record.write_record(fabricated.changed(made,
                                            environment={"plan": plan.digest, "code_sha256": "x"}),
@@ -119,7 +119,7 @@ def test_what_this_code_has_measured_is_not_measured_again(tmp_path: Path) -> No
 def test_the_page_has_each_control_as_it_is_declared(
         study: studies.Study, name: str, fault: Fault) -> None:
     """The table that the bench made names the control, its cell, and exactly its checks."""
-    cell = proof_bench._make_plan(study, fault, name).cells[0]
+    cell = proof._make_plan(study, fault, name).cells[0]
     _, _, rest = PAGE.read_text().partition(f"### {study.id}: what each control fails")
     [row] = [line for line in rest.partition("\n###")[0].splitlines()
              if line.startswith(f"| `{name}` |")]
@@ -131,15 +131,15 @@ def test_the_page_has_each_control_as_it_is_declared(
 
 def test_some_controls_can_be_chosen() -> None:
     """Of whichever studies; of all others neither controls nor cells; a name that is none."""
-    everything = proof_bench.choose_controls()
+    everything = proof.choose_controls()
     assert [(study.id, name) for study, faults in everything for name in faults] == [
         (study.id, name) for study, name, _ in CONTROLS]
-    some = proof_bench.choose_controls(["bypass", "unheeded-range"])
+    some = proof.choose_controls(["bypass", "unheeded-range"])
     assert {study.id: list(faults) for study, faults in some} == {
         "authenticast1998": ["unheeded-range"], "qop2007": ["bypass"]}
     for name in ("nonsense", "beside-tunnel"):  # the latter has no cell
         with pytest.raises(UserError, match=f"--control {name}: no study has a cell for it"):
-            proof_bench.choose_controls([name])
+            proof.choose_controls([name])
 
 
 def test_a_policy_in_force_is_not_the_one_that_is_judged_by() -> None:
@@ -147,7 +147,7 @@ def test_a_policy_in_force_is_not_the_one_that_is_judged_by() -> None:
     for study, name, fault in CONTROLS:
         if fault.policy is not None:
             policy, without = (study.testbed(made.cells[0], made.asked).policy for made in (
-                proof_bench._make_plan(study, fault, control) for control in (name, None)))
+                proof._make_plan(study, fault, control) for control in (name, None)))
             assert policy is not None
             in_force = fault.policy(policy)
             assert in_force.id == policy.id and in_force.layers != policy.layers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.selftest import prose
+from harness import prose
 
 
 @pytest.mark.parametrize(("source", "kinds"), [

@@ -11,8 +11,8 @@ import pytest
 
 from harness.engine.results import ResultsFolder
 from harness.errors import UserError
-from harness.portable import exporting, importing, pruning, verifying
-from harness.portable.documents import Pruned, Removed
+from harness.portable import archive, importing, verification
+from harness.portable.folder import PrunedCaptures, RemovedCaptures
 from results_folder import add_record, findings, make, plan_of, tree, write
 
 RECORD = "records/P1-N2-001.json"
@@ -32,9 +32,9 @@ def test_prune(tmp_path: Path, choice: str, left: set[str], *, sealed: bool) -> 
     write(folder / "captures" / "P1-N2-003" / "auth-air.pcap.gz", b"left by a killed run")
     if sealed:
         shutil.rmtree(folder / "captures" / "P1-N2-003")
-        verifying.verify_results(folder, write=True)
+        verification.verify_results(folder, write=True)
     before = tree(folder)
-    freed = pruning.prune_captures(folder, choice)
+    freed = archive.prune_captures(folder, choice)
     after = tree(folder)
     gone = before.keys() - after.keys()
     assert {path[9:] for path in after if path.startswith("captures/")} == left
@@ -55,12 +55,12 @@ def test_prune(tmp_path: Path, choice: str, left: set[str], *, sealed: bool) -> 
 def test_pruning_twice_adds_up(tmp_path: Path) -> None:
     """A second choice adds to the note of the first; a third finds nothing to do."""
     folder = make(tmp_path / "run")
-    assert pruning.prune_captures(folder, "auth").captures == 4
-    assert pruning.prune_captures(folder, "none").captures == 4
+    assert archive.prune_captures(folder, "auth").captures == 4
+    assert archive.prune_captures(folder, "none").captures == 4
     assert findings(folder) == [] and not list(folder.glob("captures/*"))
-    assert "8 removed or left out by choice" in verifying.verify_results(folder).summary()
+    assert "8 removed or left out by choice" in verification.verify_results(folder).summary()
     before = tree(folder)
-    assert pruning.prune_captures(folder, "none") == pruning.Freed(0, 0)
+    assert archive.prune_captures(folder, "none") == archive.PruneResult(0, 0)
     assert tree(folder) == before
 
 
@@ -70,11 +70,11 @@ def test_a_part_without_captures_is_refused(tmp_path: Path) -> None:
     before = tree(folder)
     with pytest.raises(UserError, match="--captures echo: no capture here is of that part; "
                                         "choose from auth, traffic, keep-failed, none"):
-        pruning.prune_captures(folder, "echo")
+        archive.prune_captures(folder, "echo")
     assert tree(folder) == before
     for path in list(folder.glob("captures/*/auth-*")):
         path.rename(path.with_name(path.name.replace("auth-", "echo-")))
-    assert pruning.prune_captures(folder, "echo").captures == 4
+    assert archive.prune_captures(folder, "echo").captures == 4
     assert {path.name for path in folder.glob("captures/*/*")} == {"echo-air.pcap.gz"}
 
 
@@ -83,27 +83,27 @@ def test_prune_refuses_while_a_run_is_writing(tmp_path: Path) -> None:
     folder = make(tmp_path / "run")
     before = tree(folder)
     with ResultsFolder(folder), pytest.raises(UserError, match="a run is writing"):
-        pruning.prune_captures(folder, "none")
+        archive.prune_captures(folder, "none")
     assert tree(folder) == before
 
 
 def test_note_is_about_one_record_only(tmp_path: Path) -> None:
     """Once a repetition is measured anew, the old note excuses no missing capture of the new."""
     folder = make(tmp_path / "run")
-    pruning.prune_captures(folder, "none")
+    archive.prune_captures(folder, "none")
     add_record(folder, plan_of(), "P1", 1, tcp=4.0e6)
     assert findings(folder) == []
     (folder / CAPTURE).unlink()
     assert findings(folder) == [f"{CAPTURE}: is missing; {RECORD} names it"]
-    pruning.prune_captures(folder, "none")
+    archive.prune_captures(folder, "none")
     assert findings(folder) == [f"{CAPTURE}: is missing; {RECORD} names it"]
 
 
 def test_note_of_an_old_record_gives_way() -> None:
     """What is noted of a new record does not inherit the files of the old one's note."""
-    old = Pruned(captures={"x": Removed(record_sha256="a", files={"1": 1})})
-    same = old.with_removed({"x": Removed(record_sha256="a", files={"2": 2})})
-    new = old.with_removed({"x": Removed(record_sha256="b", files={"2": 2})})
+    old = PrunedCaptures(captures={"x": RemovedCaptures(record_sha256="a", files={"1": 1})})
+    same = old.with_removed({"x": RemovedCaptures(record_sha256="a", files={"2": 2})})
+    new = old.with_removed({"x": RemovedCaptures(record_sha256="b", files={"2": 2})})
     assert same.captures["x"].files == {"1": 1, "2": 2} and new.captures["x"].files == {"2": 2}
 
 
@@ -111,26 +111,26 @@ def test_interrupted_pruning_is_noticed_and_finished(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed between the note and the last removal: verify says so, pruning again finishes it."""
     folder = make(tmp_path / "run")
-    verifying.verify_results(folder, write=True)
+    verification.verify_results(folder, write=True)
 
     def killed(_: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pruning, "_remove_empty", killed)
+    monkeypatch.setattr(archive, "_remove_empty", killed)
     with pytest.raises(KeyboardInterrupt):
-        pruning.prune_captures(folder, "none")
+        archive.prune_captures(folder, "none")
     assert len(findings(folder)) == 7
     assert all("give it again" in text for text in findings(folder))
     monkeypatch.undo()
-    assert pruning.prune_captures(folder, "none").captures == 7
+    assert archive.prune_captures(folder, "none").captures == 7
     assert findings(folder) == []
 
 
 def test_pruned_folder_travels(tmp_path: Path) -> None:
     """The note goes along with export and import."""
     folder = make(tmp_path / "run")
-    pruning.prune_captures(folder, "auth")
-    file = exporting.export_folder(folder, tmp_path / "x.tar.gz", "all").file
+    archive.prune_captures(folder, "auth")
+    file = archive.export_folder(folder, tmp_path / "x.tar.gz", "all").file
     assert findings(file) == []
     out = importing.import_archive(file, tmp_path / "out", tmp_path).folder
     assert findings(out) == []

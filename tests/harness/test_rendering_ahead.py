@@ -11,7 +11,7 @@ import pytest
 
 import plans
 from harness import secrets
-from harness.engine import testbeds
+from harness.engine import testbed_pool
 from harness.engine.plan import RunSettings
 from policies import Policy
 from speaking_machine import EmptyRenderer, SpeakingMachine
@@ -39,16 +39,16 @@ async def test_the_next_policies_are_rendered_ahead(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as are measured at once; not while another testbed starts, and not in real time."""
     renderer = NotingRenderer(tmp_path / "none")
-    monkeypatch.setattr(testbeds.render, "Renderer", lambda *_: renderer)
+    monkeypatch.setattr(testbed_pool.render, "Renderer", lambda *_: renderer)
     # The program that stands in for the worker takes its commands from a line in any case.
-    monkeypatch.setattr(testbeds.TestbedClient, "_skips_waiting", False)
+    monkeypatch.setattr(testbed_pool.TestbedClient, "_skips_waiting", False)
     plan = plans.plan_of("P1,P2,P3,P4", warm_up=0)
     monkeypatch.setattr(RunSettings, "is_real_time", waits)
     machine: Any = SpeakingMachine()
     machine.processors = [0, 1]
     scheduler = Mock(waiting_testbeds=lambda: [*plan.testbeds])
-    there = testbeds.Testbeds(plan, machine, Mock(work=tmp_path), scheduler=scheduler,
-                              secrets=secrets.make_secrets(), events=Mock())
+    there = testbed_pool.TestbedPool(plan, machine, Mock(work=tmp_path), scheduler=scheduler,
+                                     secrets=secrets.make_secrets(), events=Mock())
     there._starting = starting
     try:
         await there.get_or_start(next(iter(plan.testbeds)), 0)

@@ -9,7 +9,7 @@ import pytest
 import plans
 from harness.engine.plan import Plan, Step
 from harness.engine.scheduler import FULL, MIN_FULL, Scheduler
-from studies.mobile import scenario_level
+from studies.policy_factors import scenario_level
 from topologies.loader import load_scenario
 
 

@@ -25,18 +25,18 @@ from harness.commands.compare import command as compare
 from harness.commands.status import command as status
 from harness.commands.verify import command as verify
 from harness.errors import UserError
-from harness.portable import builtin, exporting, importing, replanning, seal, verifying
-from harness.portable.reading import read_manifest
-from measure import record
-from measure.document import (
+from harness.portable import archive, checksums, importing, recomputation, verification
+from harness.portable.folder import read_manifest
+from measure.records import record
+from measure.records.document import (
     DIGEST_FIELD,
     find_non_finite,
     matches_digest,
     seal_text,
     to_printable,
 )
-from measure.manifest import Manifest
-from measure.record import RecordError
+from measure.records.manifest import Manifest
+from measure.records.record import RecordError
 from results_folder import findings, make, plan_of, seal_anew, tree
 from studies import records as stored
 from topologies.loader import TopologyError, load_medium, load_scenario
@@ -82,7 +82,7 @@ def test_no_flipped_bit_changes_what_is_shown_unnoticed(sound: Path, copied: Pat
         assert shown(copied) != before, (where, at)
         path.write_bytes(content)
         # A survey reads what verify, export and import judge.
-        survey = verifying.Survey()
+        survey = verification.FolderSurvey()
         survey.add_file(where, io.BytesIO(altered))
         said = [finding.text for finding in survey.findings] + list(survey.altered.values())
         assert any(line.startswith(f"{where}: ") for line in said), (where, at)
@@ -116,7 +116,7 @@ def test_every_edit_is_noticed_sealed_anew_or_not(copied: Path, name: str) -> No
     path = copied / name
     text = path.read_text()
     document = json.loads(text)
-    told = verifying.verify_results(copied).digest
+    told = verification.verify_results(copied).digest
     chosen = random.Random(7).sample(
         [place for place in places(document) if place != (DIGEST_FIELD,)], 50)
     for place in chosen:
@@ -124,10 +124,10 @@ def test_every_edit_is_noticed_sealed_anew_or_not(copied: Path, name: str) -> No
         path.write_text(json.dumps(altered))
         assert findings(copied), place
         seal_anew(path, altered)
-        verdict = verifying.verify_results(copied)
+        verdict = verification.verify_results(copied)
         assert verdict.findings or verdict.digest != told, place
     path.write_text(text)
-    assert verifying.verify_results(copied).digest == told and not findings(copied)
+    assert verification.verify_results(copied).digest == told and not findings(copied)
 
 
 def test_the_digest_is_what_sha256sum_says(copied: Path, tmp_path: Path) -> None:
@@ -135,12 +135,12 @@ def test_the_digest_is_what_sha256sum_says(copied: Path, tmp_path: Path) -> None
     by_hand = subprocess.run(
         "LC_ALL=C; export LC_ALL; sha256sum plan.json records/*.json | sha256sum", shell=True,
         cwd=copied, capture_output=True, text=True, check=True).stdout.split()[0]
-    done = exporting.export_folder(copied, tmp_path / "x.tar.gz", "none")
+    done = archive.export_folder(copied, tmp_path / "x.tar.gz", "none")
     came = importing.import_archive(done.file, tmp_path / "there", tmp_path)
-    assert {by_hand} == {done.digest, came.digest, seal.read_seal(copied, None).digest,
-                         verifying.verify_results(done.file).digest,
-                         verifying.verify_results(came.folder).digest}
-    assert by_hand in verifying.verify_results(copied).summary()
+    assert {by_hand} == {done.digest, came.digest, checksums.read_seal(copied, None).digest,
+                         verification.verify_results(done.file).digest,
+                         verification.verify_results(came.folder).digest}
+    assert by_hand in verification.verify_results(copied).summary()
 
 
 def test_a_document_of_an_earlier_version_has_no_digest_and_is_read(copied: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_document_of_an_earlier_version_has_no_digest_and_is_read(copied: Path
     document = json.loads((copied / RECORD).read_text())
     del document[DIGEST_FIELD]
     (copied / RECORD).write_text(json.dumps(document))
-    verdict = verifying.verify_results(copied)
+    verdict = verification.verify_results(copied)
     [note] = verdict.notes
     assert verdict.ok and note.startswith(f"no digest in {RECORD}, of 5: written by an earlier")
     results = report.load_results(copied)
@@ -162,7 +162,7 @@ def replanned(folder: Path, alter: Callable[[dict[str, Any]], object]) -> list[s
     """What judging anew says of a plan that somebody has edited, and sealed in every way."""
     document = json.loads((folder / "plan.json").read_text())
     alter(document)
-    return list(replanning.compare_plan(Manifest.model_validate(document)).differences)
+    return list(recomputation.compare_plan(Manifest.model_validate(document)).differences)
 
 
 @pytest.mark.parametrize(("alter", "said"), [
@@ -180,7 +180,7 @@ def test_a_plan_is_made_anew_of_its_levels(copied: Path, alter: Callable[[dict[s
     assert replanned(copied, lambda _: None) == []
     document = json.loads((copied / "plan.json").read_text())
     alter(document)
-    came = replanning.compare_plan(Manifest.model_validate(document))
+    came = recomputation.compare_plan(Manifest.model_validate(document))
     assert any(said in line for line in (*came.differences, came.not_redone)), came
 
 
@@ -192,7 +192,7 @@ def test_a_level_whose_content_is_another_is_refused_by_every_command(copied: Pa
     seal_anew(copied / "plan.json", document)
     assert any("policy P1 is not what its digest says" in line for line in findings(copied))
     for read in (report.load_results,
-                 lambda folder: exporting.export_folder(folder, folder / "x", "none"),
+                 lambda folder: archive.export_folder(folder, folder / "x", "none"),
                  lambda folder: CliRunner().invoke(status, [str(folder)], standalone_mode=False,
                                                    catch_exceptions=False)):
         with pytest.raises(UserError, match="policy P1 is not what its digest says"):
@@ -222,7 +222,7 @@ def test_a_merge_never_overwrites_the_folders_plan(copied: Path, tmp_path: Path)
     seal_anew(forged / "plan.json", document)
     for name in ("P1-N2-003", "P8-N2-003"):
         shutil.rmtree(copied / "captures" / name, ignore_errors=True)
-    file = exporting.export_folder(forged, tmp_path / "x.tar.gz", "none").file
+    file = archive.export_folder(forged, tmp_path / "x.tar.gz", "none").file
     before = read_manifest(copied)
     assert before is not None
     done = importing.import_archive(file, copied, tmp_path)
@@ -240,7 +240,7 @@ def test_another_number_of_a_level_is_not_merged(copied: Path, tmp_path: Path) -
     document = json.loads((forged / "plan.json").read_text())
     document["levels"]["policy"]["P1"].update(number=40.0, content={})
     seal_anew(forged / "plan.json", document)
-    file = exporting.export_folder(forged, tmp_path / "x.tar.gz", "none").file
+    file = archive.export_folder(forged, tmp_path / "x.tar.gz", "none").file
     before = tree(copied)
     with pytest.raises(UserError, match="another plan"):
         importing.import_archive(file, copied, tmp_path)
@@ -266,7 +266,7 @@ def test_a_value_that_no_table_can_use_is_said_alike_by_all(copied: Path, tmp_pa
     what = complaint.removeprefix(str(copied / RECORD))
     assert findings(copied)[0] == f"{RECORD}{what}"
     with pytest.raises(UserError, match="put them right first"):
-        exporting.export_folder(copied, tmp_path / "x.tar.gz", "none")
+        archive.export_folder(copied, tmp_path / "x.tar.gz", "none")
     assert report.load_results(copied).complaints == [complaint]
     other = make(tmp_path / "other")
     for command, arguments in ((status, [str(copied)]), (compare, [str(other), str(copied)]),
@@ -296,8 +296,8 @@ def test_circumstances_that_no_table_can_show_make_a_record_unusable(
 
 def test_a_report_says_when_a_seal_is_broken(copied: Path) -> None:
     """Of a record that was edited and sealed anew since, and of one that went."""
-    assert verifying.verify_results(copied, write=True).ok
-    assert seal.read_seal(copied, None).notices == ()
+    assert verification.verify_results(copied, write=True).ok
+    assert checksums.read_seal(copied, None).notices == ()
     document = json.loads((copied / RECORD).read_text())
     document["elapsed_s"] += 1
     seal_anew(copied / RECORD, document)
@@ -318,7 +318,7 @@ def test_a_folder_whose_scenario_or_medium_has_a_taken_name_is_told(copied: Path
     def taken(alter: Callable[[dict[str, Any]], object]) -> list[str]:
         document = json.loads((copied / "plan.json").read_text())
         alter(document)
-        return builtin.find_changed_builtins(Manifest.model_validate(document))
+        return checksums.find_changed_builtins(Manifest.model_validate(document))
 
     said = "is not qop's own of that name: somebody's file has its name, or it has changed since"
     assert taken(lambda _: None) == []

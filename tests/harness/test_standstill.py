@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import struct
 from collections.abc import Iterable
@@ -10,13 +12,19 @@ from pathlib import Path
 import pytest
 
 import plans
-from guest.management import GuestClock, NoGuestClock, parse_answer
+from guest.boot import GuestClock, GuestClockError, parse_console_answer
 from harness import secrets
 from harness.commands import status
+from harness.engine import clock_watchdog
 from harness.engine import testbed as testbeds
+from harness.engine.clock_watchdog import (
+    ENDED_AFTER_S,
+    REPORTED_AFTER_S,
+    Standstill,
+    StandstillDetector,
+)
 from harness.engine.events import EventLog, RunState
-from harness.engine.progress import Progress
-from harness.engine.standstill import ENDED_S, SHOWN_S, Standstill, StandstillJudge
+from harness.engine.progress import ProgressDisplay
 from speaking_machine import EmptyRenderer, SpeakingMachine
 
 #: What 7.2.12 answered when asked with `clock`, and what it answers to a command it lacks.
@@ -26,15 +34,15 @@ REFUSED = struct.pack("=III", 1, 0, 16) + b"Unknown command\0"
 
 def judged(readings: Iterable[tuple[GuestClock | None, float]]) -> list[Standstill | None]:
     """What becomes of readings, each with the processor time by then."""
-    judge = StandstillJudge()
+    judge = StandstillDetector()
     return [judge.add_reading(clock, computed_s) for clock, computed_s in readings]
 
 
 def test_answer_of_the_kernel_is_parsed() -> None:
     """The name of a program may hold blanks."""
-    assert parse_answer(ANSWERED) == GuestClock(4978.204231936, "free rad")
-    with pytest.raises(NoGuestClock, match="Unknown command"):
-        parse_answer(REFUSED)
+    assert parse_console_answer(ANSWERED) == GuestClock(4978.204231936, "free rad")
+    with pytest.raises(GuestClockError, match="Unknown command"):
+        parse_console_answer(REFUSED)
 
 
 def test_clock_that_stands_still_is_told_with_the_program_that_ran_most() -> None:
@@ -44,7 +52,7 @@ def test_clock_that_stands_still_is_told_with_the_program_that_ran_most() -> Non
     first = next(number for number, standstill in enumerate(found) if standstill)
     shown, last = found[first], found[-1]
     assert shown is not None and last is not None
-    assert shown.computed_s == SHOWN_S and last.computed_s > ENDED_S
+    assert shown.computed_s == REPORTED_AFTER_S and last.computed_s > ENDED_AFTER_S
     assert (last.at_s, last.program) == (12.5, "freeradius")
     assert "stood still at 12.500 s while it computed for 38 s, most of it freeradius" in str(last)
 
@@ -53,7 +61,7 @@ def test_clock_that_creeps_stands_still() -> None:
     """A guest that gets on by a ten-thousandth of what it computes gets nowhere."""
     found = judged((GuestClock(5 + second * 1e-4, "python3"), float(second))
                    for second in range(0, 40, 2))
-    assert found[-1] is not None and found[-1].computed_s > ENDED_S
+    assert found[-1] is not None and found[-1].computed_s > ENDED_AFTER_S
 
 
 def test_kernel_that_does_not_answer_stands_still() -> None:
@@ -75,6 +83,31 @@ def test_guest_that_is_stopped_or_starved_is_no_standstill() -> None:
     assert not any(judged([(GuestClock(1.0, "iperf3"), 3.0), *[(None, 3.2)] * 1000]))
 
 
+@pytest.mark.parametrize(("while_asked_s", "ends"), [(0.0, False), (0.2, True)])
+async def test_guest_that_is_stopped_whenever_it_is_asked_is_no_standstill(
+        monkeypatch: pytest.MonkeyPatch, while_asked_s: float, ends: bool) -> None:
+    """As between two repetitions: it computes, but not while it gives no answer."""
+    used_s, shown = 0.0, []
+
+    def compute(_pid: int) -> float:
+        nonlocal used_s
+        used_s += 5.0
+        return used_s
+
+    async def give_no_answer(_pid: int) -> None:
+        nonlocal used_s
+        await asyncio.sleep(0)
+        used_s += while_asked_s - 5.0  # the next reading adds 5 s
+
+    monkeypatch.setattr(clock_watchdog, "_EVERY_S", 0.0)
+    monkeypatch.setattr(clock_watchdog, "read_used_cpu_s", compute)
+    monkeypatch.setattr(clock_watchdog, "read_guest_clock", give_no_answer)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.3):
+            shown.append(await clock_watchdog.watch_clock(1, lambda _: None))
+    assert bool(shown) == ends
+
+
 def test_standstill_is_over_once_the_clock_moves() -> None:
     """Computing before does not count after."""
     found = judged([(GuestClock(1.0, "a"), 0.0), (GuestClock(1.0, "a"), 29.0),
@@ -86,7 +119,7 @@ def test_status_and_terminal_show_what_is_waited_for(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Which repetition, since when its guest's clock has not moved, and the program that runs."""
     plan = plans.plan_of("P1")
-    events = EventLog(tmp_path, Progress(plan, tmp_path).show_event)
+    events = EventLog(tmp_path, ProgressDisplay(plan, tmp_path).show_event)
     events.emit_event("run-started", already=0, total=1)
     events.emit_event("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
     events.emit_event("clock-still", testbed="P1", at_s=12.5, since=0.0, computed_s=10.0,
@@ -102,7 +135,7 @@ def test_status_and_terminal_show_what_is_waited_for(
 def test_status_and_terminal_show_a_wait_that_a_repetition_reports(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Until the repetition has been measured, or begins anew."""
-    events = EventLog(tmp_path, Progress(plans.plan_of("P1"), tmp_path).show_event)
+    events = EventLog(tmp_path, ProgressDisplay(plans.plan_of("P1"), tmp_path).show_event)
     events.emit_event("run-started", already=0, total=1)
     events.emit_event("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
     events.emit_event("repetition-waits", name="P1-N2-001", waits="latency: 20 messages in 30 h")

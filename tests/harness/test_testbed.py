@@ -1,6 +1,7 @@
 """A testbed's line to its worker: reports, what is told to a repetition, turns and the watchdog.
 
-The worker is a small program that speaks the protocol; measure.worker itself is tested in guests.
+The worker is a small program that speaks the protocol; measure.agent.worker itself is tested in
+guests.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import pytest
 
 import plans
 from harness import secrets
-from harness.commands import options
 from harness.engine import testbed as testbeds
 from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
@@ -30,7 +30,8 @@ async def opened(work: Path) -> AsyncIterator[testbeds.TestbedClient]:
     [planned] = plan.testbeds.values()
     testbed = testbeds.TestbedClient(SpeakingMachine(), 0, planned, plan, work)
     try:
-        await testbed.open(secrets.make_secrets(), EmptyRenderer(work / "none"))  # type: ignore[arg-type]
+        await testbed.open(secrets.make_secrets(),
+                           EmptyRenderer(work / "none"))  # type: ignore[arg-type]
         yield testbed
     finally:
         await testbed.close()
@@ -100,5 +101,3 @@ def test_a_studys_control_is_what_the_study_says_of_it() -> None:
                         ("slip", "spoils the secret 'network.passwd', which there is not")):
         with pytest.raises(UserError, match=words):
             build_plan(RunRequest(study), {"fault": name})
-    [option] = [param for param in options.study_parameters(study) if param.name == "fault"]
-    assert "no-server: no server; by-itself: the workload spoils it" in (option.help or "")

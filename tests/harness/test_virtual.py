@@ -7,7 +7,7 @@ import time
 import pytest
 
 from conftest import VIRTUAL, Qop
-from measure.record import Record
+from measure.records.record import Record
 from plans import body
 from topologies.loader import load_medium
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
 RUN = (*VIRTUAL, "--policies", "P1,P8", "--scenarios", "N2,R1", "--repetitions", "1",
        "--stream-bytes", "1M")
-#: The most datagrams that UDP's sender sends at a time, see measure.iperf.
+#: The most datagrams that UDP's sender sends at a time, see measure.services.iperf.
 LAST_TICK = 9
 #: Negotiations as the mobile node sees them: what an exchange consists of does not depend on keys.
 COUNTED = ("dot1x", "ike", "registration", "foreign_dot1x", "foreign_ike", "foreign_registration")

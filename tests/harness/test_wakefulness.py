@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine import machine, wakefulness
+from harness.engine import host, machine
 from harness.engine.plan import RunSettings
 from harness.errors import UserError
 
@@ -42,7 +42,7 @@ def used_ticks(pid: int) -> int:
 
 def test_each_processor_has_a_program_that_gives_way() -> None:
     """One a processor, on no other, of the lowest priority; it never waits for anything."""
-    with wakefulness.keep_awake(PROCESSORS) as pids:
+    with host.keep_processors_awake(PROCESSORS) as pids:
         assert [os.sched_getaffinity(pid) for pid in pids] == [{each} for each in PROCESSORS]
         assert {os.sched_getscheduler(pid) for pid in pids} == {os.SCHED_IDLE}
         sessions = [Path(f"/proc/{pid}/autogroup") for pid in pids]
@@ -53,9 +53,9 @@ def test_each_processor_has_a_program_that_gives_way() -> None:
 
 def test_they_end_however_the_run_ends() -> None:
     """Killed, too: what is left over would take a processor for good."""
-    program = ("from harness.engine import wakefulness\n"
+    program = ("from harness.engine import host\n"
                "import time\n"
-               f"with wakefulness.keep_awake({PROCESSORS[:1]}) as pids:\n"
+               f"with host.keep_processors_awake({PROCESSORS[:1]}) as pids:\n"
                "    print(*pids, flush=True)\n"
                "    time.sleep(600)\n")
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,

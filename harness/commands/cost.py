@@ -1,0 +1,374 @@
+"""`qop cost`: compute what an EAP-TLS authentication takes in packets, bytes and time.
+
+Options give certificates or their kind, the TLS version, round-trip time and loss. Nothing is
+measured in a network: the packets follow from certificates, fragments and protocols. Public-key
+operations are timed on this machine. The result is printed as tables.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.errors import UserError
+from measure.packets.eap_tls_sizes import (
+    GROUPS,
+    KEY_KINDS,
+    RELEASES,
+    EapTlsLogin,
+    LoginPackets,
+    compute_packets,
+    ip_fragments,
+)
+
+if TYPE_CHECKING:
+    from analysis.table import Table
+    from policies import Layers
+
+#: How often hostapd repeats a request to the RADIUS server (RADIUS_CLIENT_MAX_RETRIES).
+_RETRIES = 10
+#: Names of elliptic curves in `KEY_KINDS`, by those of `cryptography`.
+_CURVES = {"secp256r1": "p-256", "secp384r1": "p-384"}
+#: An operation is timed this often, and the median is taken.
+_TIMINGS = 15
+
+
+@click.command("cost", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--policy", metavar="POLICY",
+              help="Begin with the settings of this EAP-TLS policy, an id or a file (default: "
+              "EAP-TLS 1.2 with RSA-2048).")
+@click.option("--tls", "version", type=click.Choice(["1.2", "1.3"]),
+              help="Use this version of TLS (default: the policy's).")
+@click.option("--key", type=click.Choice(list(KEY_KINDS)),
+              help="Give every certificate this kind of key (default: the policy's).")
+@click.option("--chain", type=click.IntRange(1, 9),
+              help="Let each side send this many certificates (default: the policy's).")
+@click.option("--server-chain", type=click.Path(path_type=Path), metavar="FILE",
+              help="Take the server's certificates from this PEM file, the own one first "
+              "(default: certificates as qop makes them).")
+@click.option("--client-chain", type=click.Path(path_type=Path), metavar="FILE",
+              help="Take the station's certificates from this PEM file (default: certificates as "
+              "qop makes them).")
+@click.option("--group", type=click.Choice(list(GROUPS)),
+              help="Agree on keys in this group (default: the policy's).")
+@click.option("--release", type=click.Choice(list(RELEASES)),
+              help="Compute for the daemons of this Debian release (default: trixie for ML-DSA and "
+              "ML-KEM, else bookworm).")
+@click.option("--fragment", "fragment_bytes", type=click.IntRange(100, 1400), metavar="BYTES",
+              help="Let the server put this much into one EAP packet (default: the policy's).")
+@click.option("--resumed/--full", default=None,
+              help="Resume a TLS session, or exchange certificates (default: the policy's).")
+@click.option("--rtt", "rtt_ms", type=click.FloatRange(0, 60_000), default=20.0, metavar="MS",
+              help="Round trip between access point and RADIUS server (default: 20).")
+@click.option("--loss", "loss_percent", type=click.FloatRange(0, 50), default=0.0,
+              metavar="PERCENT",
+              help="Lose this share of IP packets between them, each way (default: 0).")
+@click.option("--logins", "logins_per_s", type=click.FloatRange(0, 1e6), default=10.0,
+              metavar="RATE", help="Authentications a second for the processor's share "
+              "(default: 10).")
+@click.option("--packets", "lists_packets", is_flag=True, help="Also list every packet.")
+def compute_cost(policy: str | None, version: str | None, key: str | None, chain: int | None,
+                 server_chain: Path | None, client_chain: Path | None, group: str | None,
+                 release: str | None, fragment_bytes: int | None, resumed: bool | None,
+                 rtt_ms: float, loss_percent: float, logins_per_s: float,
+                 lists_packets: bool) -> None:
+    """Compute the packets, bytes and milliseconds of one EAP-TLS authentication.
+
+    Nothing is measured in a network. Packets follow from certificates, fragments and protocols, as
+    FreeRADIUS, hostapd and wpa_supplicant send them. The processor's share is that of public-key
+    operations, timed on this machine. docs/cost.md has the rules.
+    """
+    from analysis.present.terminal import to_console
+    from harness.commands import output
+
+    for option, value in (("--rtt", rtt_ms), ("--loss", loss_percent), ("--logins", logins_per_s)):
+        if math.isnan(value):
+            raise UserError(f"{option} {value}: is no number; give one, such as {option} 1")
+    changes = {"version": version, "key": key, "chain": chain, "group": group,
+               "fragment_bytes": fragment_bytes,
+               "sessions": None if resumed is None else "resumed" if resumed else "full"}
+    login = _policy_login(policy, {name: value for name, value in changes.items()
+                                   if value is not None})
+    login = _use_certificates(login, server_chain, client_chain)
+    login = replace(login, release=_choose_release(login, release))
+    if login.is_resumed and login.version == "1.3":
+        raise UserError("--resumed: FreeRADIUS gives no new ticket with a resumed session of TLS "
+                        "1.3, so its packets differ from time to time; add --tls 1.2")
+    if login.version == "1.2" and login.group not in ("p-256", "p-384"):
+        raise UserError(f"--group {login.group}: goes with TLS 1.3; add --tls 1.3, or leave out "
+                        "--group")
+    packets = compute_packets(login)
+    console = output.make_console()
+    console.print(to_console(_make_cost_table(login, packets, rtt_ms / 1e3, loss_percent / 100,
+                                              logins_per_s)))
+    if lists_packets:
+        console.print(to_console(_make_packet_table(packets)))
+    for problem in packets.problems:
+        click.echo(f"Fails: {problem}.")
+
+
+command = compute_cost
+
+
+#: Layers of the authentication without --policy: EAP-TLS 1.2 in WPA2-Enterprise.
+_USUAL = {"link": {"cipher": "CCMP", "keys": "eap"},
+          "dot1x": {"eap": "TLS", "identity": "anonymous", "tls": {}}}
+
+
+def _policy_login(name: str | None, changes: Mapping[str, object]) -> EapTlsLogin:
+    """Return the inputs of an EAP-TLS authentication with a policy, or with usual settings.
+
+    Args:
+        name: The policy, None for usual settings.
+        changes: Other values of the policy's settings `dot1x.tls`.
+
+    Raises:
+        UserError: There is no such policy, or it has no EAP-TLS that can be computed.
+    """
+    import policies
+    from measure.checks.eap_tls_packets import describe_login
+
+    try:
+        if name is None:
+            layers = policies.Layers.model_validate(_USUAL)
+        else:
+            layers = (policies.load_named(name) if name in policies.policy_ids()
+                      else policies.load_policy(name)).layers
+    except policies.PolicyError as error:
+        raise UserError(f"--policy: {error}") from None
+    login = describe_login(_change_tls(layers, changes), server="radius", user="mobile-node")
+    if login is None:
+        raise UserError(f"--policy {name}: this is no EAP-TLS, or daemons have further options; "
+                        "choose a policy with 'eap: TLS' and without 'options'")
+    return login
+
+
+def _change_tls(layers: Layers, changes: Mapping[str, object]) -> Layers:
+    """Return a policy's layers with changed settings of TLS.
+
+    The settings are not validated: a policy file may not have all that can be computed.
+    """
+    from policies import TlsSettings
+
+    if layers.dot1x is None or not changes:
+        return layers
+    if changes.get("key") == "p-384":  # goes with its own group alone
+        changes = {"group": None, **changes}
+    tls = (layers.dot1x.tls or TlsSettings()).model_copy(update=changes)
+    return layers.model_copy(update={"dot1x": layers.dot1x.model_copy(update={"tls": tls})})
+
+
+def _choose_release(login: EapTlsLogin, requested: str | None) -> str:
+    """Return the release of the daemons: the requested one, else the first that has the algorithms.
+
+    Raises:
+        UserError: The requested release lacks them.
+    """
+    is_later = "mlkem" in login.group or "ml-dsa" in f"{login.server_key} {login.client_key}"
+    if is_later and login.version == "1.2":
+        raise UserError("--tls 1.2: has neither ML-KEM nor ML-DSA; add --tls 1.3")
+    if is_later and requested == "bookworm":
+        raise UserError("--release bookworm: its OpenSSL 3.0 has neither ML-KEM nor ML-DSA; leave "
+                        "out --release")
+    return requested or ("trixie" if is_later else "bookworm")
+
+
+def _use_certificates(login: EapTlsLogin, server_chain: Path | None,
+                      client_chain: Path | None) -> EapTlsLogin:
+    """Return the inputs with the sizes and key kinds of the user's own certificates."""
+    for side, file in (("server", server_chain), ("client", client_chain)):
+        if file is not None:
+            sizes, key = _read_chain(f"--{side}-chain {file}", file)
+            login = replace(login, server_chain=sizes, server_key=key) if side == "server" \
+                else replace(login, client_chain=sizes, client_key=key)
+    return login
+
+
+def _read_chain(place: str, file: Path) -> tuple[list[int], str]:
+    """Return the sizes of the certificates in a PEM file, and the kind of the first one's key."""
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    try:
+        chain = x509.load_pem_x509_certificates(file.read_bytes())
+    except OSError as error:
+        raise UserError(f"{place}: cannot be read ({error.strerror}); give a PEM file") from None
+    except ValueError:
+        raise UserError(f"{place}: has no certificate in PEM; give the file that the daemon "
+                        "reads") from None
+    try:
+        kind = _describe_key(chain[0].public_key())
+    except (UnsupportedAlgorithm, ValueError):
+        kind = "of an unknown kind"
+    if kind not in KEY_KINDS:
+        raise UserError(f"{place}: the key is {kind}, whose signature has an unknown size; known "
+                        f"are {', '.join(KEY_KINDS)}")
+    return [len(each.public_bytes(Encoding.DER)) for each in chain], kind
+
+
+def _describe_key(public: object) -> str:
+    """Return the kind of a public key, such as "rsa-2048" or "ml-dsa-65"."""
+    name = type(public).__name__.removesuffix("PublicKey").lower()
+    if name.startswith("mldsa"):
+        return f"ml-dsa-{name.removeprefix('mldsa')}"
+    if curve := getattr(public, "curve", None):
+        return _CURVES.get(curve.name, str(curve.name))
+    size = getattr(public, "key_size", None)
+    return f"{name}-{size}" if size else name
+
+
+# --- Tables ---
+
+def _make_cost_table(login: EapTlsLogin, packets: LoginPackets, rtt_s: float, loss: float,
+                     logins_per_s: float) -> Table:
+    from analysis.table import Column, Entry, Table, count_noun
+
+    waits_s = packets.round_trips * rtt_s
+    undisturbed, retry_s = estimate_retries(packets, loss)
+    operation_s = time_server_operations(login)
+    rows: list[tuple[str, float, int, str]] = [
+        ("EAP packets", len(packets.eap), 0, "with the access point's request for the identity"),
+        ("bytes in EAP packets", packets.eap_bytes, 0, ""),
+        ("RADIUS packets", len(packets.radius), 0,
+         f"in {packets.ip_packets} IP packets of at most 1500 bytes"),
+        ("bytes in RADIUS packets", packets.radius_bytes, 0, "without IP and UDP headers"),
+        ("round trips to the RADIUS server", packets.round_trips, 0, ""),
+        ("waiting for the wire [ms]", waits_s * 1e3, 1, f"{rtt_s * 1e3:g} ms a round trip"),
+    ]
+    if loss:
+        rows += [("waiting for lost packets, mean [ms]", retry_s * 1e3, 0,
+                  "the access point asks again after 3 s, then after twice as long"),
+                 ("authentications without a loss [%]", undisturbed * 100, 1, "")]
+    if login.version == "1.3" and RELEASES[login.release].compression:
+        rows.append(("bytes of the station's certificates", sum(login.client_chain), 0,
+                     "the station sends them compressed, which spares some"))
+    rows += [("public-key operations of the server [ms]", operation_s * 1e3, 2,
+              "of the processor of this machine, timed now"),
+             ("share of a processor [%]", operation_s * logins_per_s * 100, 2,
+              f"these operations alone, at {logins_per_s:g} authentications a second")]
+    chains = " and ".join(f"{count_noun(len(chain), 'certificate')} of {sum(chain):,} bytes"
+                          for chain in (login.server_chain, login.client_chain))
+    sessions = "a resumed session" if login.is_resumed else chains
+    title = (f"EAP-TLS {login.version} of {login.release}, {login.server_key}, {login.group}, "
+             f"fragments of {login.fragment_bytes} bytes: {sessions}")
+    return Table("cost", title, (Column("quantity", "quantity"), Column("value", "value"),
+                                 Column("note", "note")),
+                 tuple((Entry(what), Entry(f"{value:,.{digits}f}"), Entry(note))
+                       for what, value, digits, note in rows))
+
+
+def _make_packet_table(packets: LoginPackets) -> Table:
+    from analysis.table import Column, Entry, Table
+
+    radius = iter(packets.radius)
+    rows = []
+    for number, packet in enumerate(packets.eap):
+        carrier = next(radius) if number else None
+        rows.append((Entry(str(number + 1)),
+                     Entry(packet.sender if number else "access point"),
+                     Entry(str(packet.size)), Entry(str(carrier.size) if carrier else "")))
+    return Table("packets", "Packets", (Column("number", "packet"), Column("sender", "sender"),
+                                        Column("eap", "EAP", unit="bytes"),
+                                        Column("radius", "RADIUS", unit="bytes")), tuple(rows))
+
+
+# --- Losses and the processor ---
+
+def estimate_retries(packets: LoginPackets, loss: float) -> tuple[float, float]:
+    """Return the share of authentications without a loss, and the mean wait for lost packets (s).
+
+    A round trip fails if an IP packet of the request or of the reply is lost. hostapd then asks
+    again after 3 s, and after twice as long each further time.
+
+    Args:
+        packets: The packets of the authentication.
+        loss: Share of IP packets that are lost, each way.
+    """
+    from measure.agent.time_limits import RADIUS_TIMER
+
+    waits_s = [RADIUS_TIMER.waits_s(count) for count in range(_RETRIES + 1)]
+    undisturbed, wait_s = 1.0, 0.0
+    for request, reply in zip(packets.radius[::2], packets.radius[1::2], strict=True):
+        arrives = (1 - loss) ** (ip_fragments(request) + ip_fragments(reply))
+        undisturbed *= arrives
+        wait_s += sum((1 - arrives) ** number * (after - before)
+                      for number, (before, after) in enumerate(pairwise(waits_s), 1))
+    return undisturbed, wait_s
+
+
+def time_server_operations(login: EapTlsLogin) -> float:
+    """Return the CPU time of a server's public-key operations in an authentication (s).
+
+    They are timed on this machine with its OpenSSL: the key agreement, a signature, and checks of
+    the station's signature and certificates. A resumed session has none.
+    """
+    if login.is_resumed:
+        return 0.0
+    sign, _ = _make_signer(login.server_key)
+    _, verify = _make_signer(login.client_key)
+    return (_median_s(sign) + (len(login.client_chain) + 1) * _median_s(verify)
+            + _median_s(_make_agreement(login.group)))
+
+
+def _median_s(operation: Callable[[], object]) -> float:
+    operation()
+    samples = []
+    for _ in range(_TIMINGS):
+        begun = time.process_time_ns()
+        operation()
+        samples.append(time.process_time_ns() - begun)
+    return sorted(samples)[_TIMINGS // 2] / 1e9
+
+
+def _make_signer(key: str) -> tuple[Callable[[], bytes], Callable[[], object]]:
+    """Return functions that sign, and that verify a signature, with a new key of a kind."""
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, mldsa, padding, rsa
+
+    data = bytes(64)
+    if key.startswith("rsa"):
+        secret = rsa.generate_private_key(65537, int(key.removeprefix("rsa-")))
+        scheme = padding.PKCS1v15(), hashes.SHA256()
+        signature = secret.sign(data, *scheme)
+        return (lambda: secret.sign(data, *scheme),
+                lambda: secret.public_key().verify(signature, data, *scheme))
+    if key.startswith("p-"):
+        curve = ec.generate_private_key(ec.SECP384R1() if key == "p-384" else ec.SECP256R1())
+        algorithm = ec.ECDSA(hashes.SHA256())
+        signed = curve.sign(data, algorithm)
+        return (lambda: curve.sign(data, algorithm),
+                lambda: curve.public_key().verify(signed, data, algorithm))
+    lattice = getattr(mldsa, f"MLDSA{key.removeprefix('ml-dsa-')}PrivateKey").generate()
+    made = lattice.sign(data)
+    return lambda: lattice.sign(data), lambda: lattice.public_key().verify(made, data)
+
+
+def _make_agreement(group: str) -> Callable[[], object]:
+    """Return a function that does a server's part of a key agreement."""
+    from cryptography.hazmat.primitives.asymmetric import ec, mlkem, x25519
+
+    parts: list[Callable[[], object]] = []
+    if group.endswith("mlkem768"):
+        capsule = mlkem.MLKEM768PrivateKey.generate().public_key()
+        parts.append(capsule.encapsulate)
+    if group.startswith("x25519"):
+        peer = x25519.X25519PrivateKey.generate().public_key()
+        parts.append(lambda: x25519.X25519PrivateKey.generate().exchange(peer))
+    if group.startswith("p-"):
+        curve = ec.SECP384R1() if group == "p-384" else ec.SECP256R1()
+        other = ec.generate_private_key(curve).public_key()
+        parts.append(lambda: ec.generate_private_key(curve).exchange(ec.ECDH(), other))
+    return lambda: _call_all(parts)
+
+
+def _call_all(functions: Sequence[Callable[[], object]]) -> None:
+    for function in functions:
+        function()

@@ -1,1 +1,0 @@
-"""Benchmarks and fault injection for the harness itself."""

@@ -1,0 +1,1 @@
+"""Build qop's documentation site: the pages of docs/ with search, and sample reports."""

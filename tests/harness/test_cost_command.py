@@ -1,0 +1,181 @@
+"""`./qop cost`: the numbers on the command line, and one line for bad input."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+
+import policies
+from conftest import PROJECT, Qop
+from guest import releases
+from harness.commands.cost import estimate_retries, time_server_operations
+from measure.checks.eap_tls_packets import describe_login
+from measure.packets.eap_tls_sizes import (
+    GROUPS,
+    KEY_KINDS,
+    RELEASES,
+    EapTlsLogin,
+    LoginPackets,
+    RadiusPacket,
+    compute_packets,
+)
+from policies import TlsSettings
+from studies.policy_factors import change_layer
+
+
+def login_of(policy: str) -> EapTlsLogin:
+    """Return the inputs of a policy's authentication."""
+    login = describe_login(policies.load_named(policy).layers, server="radius",
+                           user="mobile-node")
+    assert login is not None
+    return login
+
+
+def write_certificate(folder: Path, key: Any) -> Path:
+    """Write a self-signed certificate in PEM, and return its file."""
+    name = x509.Name([])
+    certificate = x509.CertificateBuilder(
+        name, name, key.public_key(), 1, datetime(2026, 1, 1, tzinfo=UTC),
+        datetime(2027, 1, 1, tzinfo=UTC)).sign(
+            key, None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256())
+    file = folder / "cert.pem"
+    file.write_bytes(certificate.public_bytes(Encoding.PEM))
+    return file
+
+
+def test_numbers_are_those_of_the_packets(qop_here: Qop) -> None:
+    packets = compute_packets(login_of("M5"))
+    output = qop_here("cost", "--policy", "M5", "--rtt", "80").stdout
+    rows = {line[:42].strip(): line[42:].split() for line in output.splitlines() if line[42:]}
+    assert rows["EAP packets"][0] == str(len(packets.eap)) == "15"
+    assert rows["bytes in RADIUS packets"][0] == f"{packets.radius_bytes:,}"
+    assert rows["waiting for the wire [ms]"][0] == f"{packets.round_trips * 80:.1f}"
+
+
+def test_every_packet_is_listed_on_request(qop_here: Qop) -> None:
+    lines = qop_here("cost", "--policy", "M5", "--packets").stdout.splitlines()
+    assert [line.split()[-2:] for line in lines if line.startswith("5 ")] == [["1024", "1090"]]
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    (["--policy", "P1"], "--policy P1: this is no EAP-TLS"),
+    (["--policy", "nowhere.yml"], "--policy: nowhere.yml:1: there is no such file"),
+    (["--policy", "M5", "--resumed"], "--resumed: FreeRADIUS gives no new ticket"),
+    (["--group", "x25519"], "--group x25519: goes with TLS 1.3"),
+    (["--key", "ml-dsa-44"], "--tls 1.2: has neither ML-KEM nor ML-DSA"),
+    (["--policy", "M5", "--key", "ml-dsa-44", "--release", "bookworm"],
+     "--release bookworm: its OpenSSL 3.0 has neither ML-KEM nor ML-DSA"),
+    (["--server-chain", "nowhere.pem"], "--server-chain nowhere.pem: cannot be read"),
+    (["--rtt", "nan"], "--rtt nan: is no number"),
+    (["--loss", "nan"], "--loss nan: is no number"),
+    (["--logins", "inf"], "cost: invalid value for '--logins': inf is not in the range"),
+    (["--rtt", "1e308"], "cost: invalid value for '--rtt': 1e+308 is not in the range"),
+    (["--server-chain", str(PROJECT)], f"--server-chain {PROJECT}: cannot be read (Is a dir"),
+    (["--client-chain", str(PROJECT / "README.md")],
+     f"--client-chain {PROJECT / 'README.md'}: has no certificate in PEM"),
+])
+def test_bad_input_is_refused_in_one_line(qop_here: Qop, options: list[str], says: str) -> None:
+    done = qop_here("cost", *options)
+    [line] = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert line.startswith(f"qop: {says}")
+
+
+def test_certificates_of_files_count_in_place_of_ours(qop_here: Qop, tmp_path: Path) -> None:
+    """A chain of qop's form, read from its file, makes the packets that are computed for it."""
+    file = write_certificate(tmp_path, rsa.generate_private_key(65537, 2048))
+    size = len(x509.load_pem_x509_certificate(file.read_bytes()).public_bytes(Encoding.DER))
+    output = qop_here("cost", "--server-chain", str(file), "--client-chain", str(file)).stdout
+    assert f"1 certificate of {size} bytes and 1 certificate of {size} bytes" in output
+
+
+@pytest.mark.parametrize(("key", "says"), [
+    (ec.generate_private_key(ec.SECP256K1()), "secp256k1"),
+    (ec.generate_private_key(ec.SECP521R1()), "secp521r1"),
+    (ed25519.Ed25519PrivateKey.generate(), "ed25519")])
+def test_key_without_a_known_size_is_refused(qop_here: Qop, tmp_path: Path,
+                                             key: Any, says: str) -> None:
+    """A curve of 256 bits is not P-256."""
+    done = qop_here("cost", "--server-chain", str(write_certificate(tmp_path, key)))
+    [line] = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert f"cert.pem: the key is {says}, whose signature has an unknown size" in line
+
+
+def test_key_of_an_unknown_algorithm_is_refused(qop_here: Qop, tmp_path: Path) -> None:
+    """Such as SLH-DSA: the library reads the certificate, and not its key."""
+    file = write_certificate(tmp_path, ed25519.Ed25519PrivateKey.generate())
+    der = x509.load_pem_x509_certificate(file.read_bytes()).public_bytes(Encoding.DER)
+    ed25519_id, other_id = bytes.fromhex("06032b6570"), bytes.fromhex("06032b657f")
+    body = b64encode(der.replace(ed25519_id, other_id)).decode()
+    file.write_text(f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
+    done = qop_here("cost", "--client-chain", str(file))
+    [line] = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert "cert.pem: the key is of an unknown kind" in line
+
+
+@pytest.mark.parametrize(("options", "tls"), [
+    (["--key", "p-384"], TlsSettings(version="1.3", key="p-384")),
+    (["--key", "rsa-4096", "--chain", "3"], TlsSettings(
+        version="1.3", group="x25519", key="rsa-4096", chain=3)),
+    (["--fragment", "500"], TlsSettings(version="1.3", group="x25519", fragment_bytes=500))])
+def test_changed_setting_is_that_of_a_policy(qop_here: Qop, options: list[str],
+                                             tls: TlsSettings) -> None:
+    """P-384 also changes the group, and what the station offers."""
+    login = describe_login(change_layer("dot1x", tls=tls)(policies.load_named("M5")).layers,
+                           server="radius", user="mobile-node")
+    assert login is not None
+    output = qop_here("cost", "--policy", "M5", *options).stdout
+    assert f"bytes in EAP packets                      {compute_packets(login).eap_bytes:,}\n" in \
+        re.sub(r" +\n", "\n", output)
+
+
+def test_changed_key_keeps_the_realm(qop_here: Qop, tmp_path: Path) -> None:
+    """The station's certificate has the whole identity, which makes it longer."""
+    text = (PROJECT / "policies" / "M5.yml").read_text().replace(
+        "identity: anonymous", "").replace("id: M5", "id: own")
+    file, sizes = tmp_path / "realm.yml", list[int]()
+    for realm in ("", "      realm: university.example\n"):
+        file.write_text(text.replace("    tls:\n", f"    tls:\n{realm}"))
+        output = qop_here("cost", "--policy", str(file), "--key", "rsa-3072").stdout
+        [size] = re.findall(r"and 2 certificates of ([\d,]+) bytes", " ".join(output.split()))
+        sizes.append(int(size.replace(",", "")))
+    assert sizes[1] == sizes[0] + len("@university.example")
+
+
+def test_choices_are_those_of_policies_and_guests() -> None:
+    """Sizes are in one place, what policies and guests can have in others."""
+    assert set(KEY_KINDS) == set(get_args(TlsSettings.model_fields["key"].annotation))
+    [literal] = [each for each in get_args(TlsSettings.model_fields["group"].annotation)
+                 if get_args(each)]
+    assert set(GROUPS) == {*get_args(literal), "p-384"}
+    assert list(RELEASES) == list(releases.RELEASES)
+
+
+def test_wait_for_lost_packets_follows_hostapds_timer() -> None:
+    """One round trip that fails with chance q waits 3 s q + 6 s q^2 and so on."""
+    trip = LoginPackets((), (RadiusPacket(True, 100), RadiusPacket(False, 100)))
+    undisturbed, wait_s = estimate_retries(trip, 0.1)
+    assert undisturbed == pytest.approx(0.81)
+    chance = 1 - 0.81
+    assert wait_s == pytest.approx(sum(min(3 * 2 ** n, 120) * chance ** (n + 1)
+                                       for n in range(10)))
+    fragmented = LoginPackets((), (RadiusPacket(True, 1652), RadiusPacket(False, 100)))
+    assert estimate_retries(fragmented, 0.1)[0] == pytest.approx(0.9 ** 3)
+
+
+def test_resumed_session_takes_no_public_key_operation() -> None:
+    login = login_of("M13")
+    assert time_server_operations(login) > 0
+    assert time_server_operations(replace(login, is_resumed=True)) == 0

@@ -1,0 +1,190 @@
+"""`--release`: which image a testbed boots, what a release lacks, and where it is named."""
+
+from __future__ import annotations
+
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fabricated
+import policies
+import studies
+from conftest import PROJECT, Qop
+from guest import image, libraries, root
+from guest.releases import BOOKWORM, RELEASES, TRIXIE
+from guest.root_variants import PackageList, RootWithPackages
+from harness.engine import recording, request, setup
+from harness.engine.plan import Plan, RunSettings
+from harness.engine.request import RunRequest
+from measure.records import manifest, record
+from plans import plan_of
+from policies import TlsSettings
+from studies import contract
+from studies.policy_factors import change_layer
+from topologies.loader import load_network
+
+HELLO = PackageList("hello", ("hello",))
+
+
+def plan_for(release: str, *names: str) -> Plan:
+    """Return a plan of policies in N2 on a release."""
+    return plan_of(",".join(names), release=release)
+
+
+def test_each_release_has_an_image_of_its_own() -> None:
+    """Root and preloaded libraries are a release's, the kernel is shared."""
+    plain, newer = (image.list_image_parts(release=release) for release in (BOOKWORM, TRIXIE))
+    keys = [[part.recipe.key() for part in parts] for parts in (plain, newer)]
+    assert keys[0][0] == keys[1][0]
+    assert keys[0][1] != keys[1][1]
+    assert keys[0][2] != keys[1][2]
+    assert keys[0] == [part.recipe.key() for part in image.list_image_parts()]
+
+
+def test_packages_of_a_study_are_added_to_the_release() -> None:
+    assert len({RootWithPackages(HELLO, release=release).key()
+                for release in RELEASES.values()}) == len(RELEASES)
+
+
+def test_libraries_and_wheels_are_for_the_releases_programs() -> None:
+    options = root.wheels_for("x86_64", TRIXIE)
+    assert (options[1], options[5]) == ("3.13", "cp313")
+    assert libraries.key(TRIXIE) != libraries.key()
+    assert min(release.c_library for release in RELEASES.values()) == libraries.C_LIBRARY
+
+
+def test_default_release_changes_no_plan() -> None:
+    """Plans of before, without releases, have the digests that they had."""
+    assert "release" not in RunSettings().to_stored()
+    assert plan_for("trixie", "P1").digest != plan_for("bookworm", "P1").digest
+    assert RunSettings(release="trixie").to_stored()["release"] == "trixie"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, str]]:
+    """Packages and release of each image that is built; nothing is built."""
+    asked: list[tuple[Any, str]] = []
+
+    def ensure(packages: PackageList | None, release: Any, **_: object) -> Any:
+        asked.append((packages, release.suite))
+        return image.GuestImage(Path("linux"), Path("root"), True, f"key-{release.suite}",
+                                {"kernel": {"processor_clock": True}})
+
+    monkeypatch.setattr(image, "find_image", lambda *_, **__: None)
+    monkeypatch.setattr(image, "ensure_image", ensure)
+    monkeypatch.setattr(setup, "check_before_build", lambda **_: None)
+    return asked
+
+
+def test_strongswan_of_its_own_is_skipped_on_another_release(
+        asked: list[tuple[Any, str]], capsys: pytest.CaptureFixture[str]) -> None:
+    """M12's is compiled for the default release alone; all other policies are measured."""
+    plan = plan_for("trixie", "P1", "M12")
+    machine = setup.make_machine_for_plan(plan)
+    assert asked == [(None, "bookworm"), (None, "trixie")]
+    [reason] = machine.lacking.values()
+    assert reason == "the strongSwan with ML-KEM is compiled for Debian 12 alone"
+    assert "qop: skipping M12" in capsys.readouterr().err
+
+
+def test_testbeds_boot_the_image_of_the_release(asked: list[tuple[Any, str]]) -> None:
+    """The plain image stays that of the default release, which every run has."""
+    plan = plan_for("trixie", "P1")
+    [testbed] = plan.testbeds.values()
+    assert testbed.spec.image_name == "@trixie"
+    machine = setup.make_machine_for_plan(plan)
+    assert asked == [(None, "bookworm"), (None, "trixie")]
+    assert machine.image_key("@trixie") == "key-trixie"
+    assert setup.provision_command(plan) == "./qop provision && ./qop provision --release trixie"
+
+
+def test_provision_command_names_the_releases_of_a_factor() -> None:
+    """The study's cells name the releases, not the run's option. A worker is told of both."""
+    study = studies.load_study("releases")
+    plan = request.build_plan(RunRequest(study, levels={"policy": ["P1"]}), {})
+    assert plan.settings.release == "bookworm" and plan.other_releases == ("trixie",)
+    assert setup.provision_command(plan) == "./qop provision && ./qop provision --release trixie"
+    images = setup.list_plan_images(plan).values()
+    assert list(starmap(setup.describe_image, images)) == ["of Debian 13"]
+    assert setup.describe_image(TRIXIE, HELLO) == "with packages hello of Debian 13"
+
+
+def test_record_names_the_release() -> None:
+    for release in RELEASES:
+        plan = plan_for(release, "P1")
+        said = recording.describe_circumstances(plan, plan.all_steps()[0])
+        assert said["debian"] == release
+
+
+@pytest.mark.parametrize(("tls", "has_lack"), [
+    (TlsSettings(version="1.3", group="x25519"), False),
+    (TlsSettings(version="1.3", group="x25519mlkem768"), True),
+    (TlsSettings(version="1.3", key="ml-dsa-44"), True)])
+def test_what_a_release_lacks_is_said(tls: TlsSettings, *, has_lack: bool) -> None:
+    """OpenSSL before 3.5 has neither ML-KEM nor ML-DSA: such a cell is skipped with this reason."""
+    policy = change_layer("dot1x", tls=tls)(policies.load_named("M5"))
+    spec = contract.TestbedSpec(load_network("campus"), policy)
+    assert bool(spec.missing_feature) is has_lack
+    assert "--release trixie" in spec.missing_feature or not has_lack
+    newer = contract.TestbedSpec(load_network("campus"), policy, release="trixie")
+    assert not newer.missing_feature
+
+
+@pytest.mark.parametrize("run", [["--release", "trixie"], ["releases"]])
+@pytest.mark.parametrize(("options", "says"), [
+    (["--on", "vm"], "only embedded guests have another release than bookworm; leave out --on vm"),
+    (["--builder", "mininet-wifi"], "Mininet-WiFi is built for bookworm alone")])
+def test_what_only_the_default_release_has_is_refused(qop_here: Qop, run: list[str],
+                                                      options: list[str], says: str) -> None:
+    """Whether an option of the run or a factor of the study asks for the release."""
+    done = qop_here("run", *run, "--policies", "P1", *options, "--dry-run")
+    assert done.returncode == 2
+    assert done.stderr.startswith("qop: --release trixie: ") and done.stderr.count("\n") == 1
+    assert says in done.stderr
+
+
+# --- A results folder has one release ---
+
+
+def begin_folder(folder: Path, release: str) -> None:
+    """Store the plan of a run on a release, with the plan's record if the release is known."""
+    plan = plan_for("bookworm" if release == "sid" else release, "P1")
+    stored = plan.manifest.model_dump(mode="json", by_alias=True)
+    if release == "sid":
+        stored["settings"]["release"] = release
+        stored["digest"] = manifest.plan_digest(stored)
+    folder.mkdir()
+    (folder / "plan.json").write_text(manifest.Manifest.model_validate(stored).to_text())
+    record.write_record(fabricated.make("P1", 1), folder / "records")
+
+
+def test_folder_goes_on_with_its_release(qop: Qop) -> None:
+    begin_folder(qop.folder / "out", "trixie")
+    done = qop("run", "--out", "out", "--policies", "P1", "--on", "vm", "--dry-run")
+    assert done.returncode == 2
+    assert done.stderr.startswith("qop: --release trixie: only embedded guests")
+
+
+@pytest.mark.parametrize(("begun", "options", "says"), [
+    ("trixie", ["--release", "bookworm"], '(release "trixie" there, not given here)'),
+    ("bookworm", ["--release", "trixie"], '(release not given there, "trixie" here)'),
+    ("sid", [], "was begun with the Debian release sid, and known are bookworm, trixie")])
+def test_folder_of_another_release_is_refused_in_one_line(qop: Qop, begun: str,
+                                                          options: list[str], says: str) -> None:
+    """A folder of a later version may have a release that this version does not know."""
+    begin_folder(qop.folder / "out", begun)
+    done = qop("run", "--out", "out", "--policies", "P1", "--scenarios", "N2",
+               "--clock", "real", *options)
+    assert done.returncode == 2
+    assert done.stderr.startswith("qop: out: ") and done.stderr.count("\n") == 1, done.stderr
+    assert says in done.stderr
+
+
+def test_examples_need_the_newer_release() -> None:
+    for file in sorted((PROJECT / "examples").glob("wpa3-eap-tls-ml-*.yml")):
+        layer = policies.load_policy(file).layers.dot1x
+        assert layer is not None
+        assert layer.tls is not None
+        assert layer.tls.is_post_quantum, file.name
