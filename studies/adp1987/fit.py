@@ -1,8 +1,11 @@
-"""Fit the costs of a Sun 3/50 to the paper: `python3 -m studies.adp1987.fit`.
+"""Fit the times of operations on a Sun 3/50 workstation to throughputs of the 1987 paper.
 
-Four costs are fitted to the six throughputs of Table 3, through the model, by least squares of the
-logarithms. Then the cost of the DES routine is fitted to ALL's 50 kB/s in Table 5. The device files
-have the printed results, rounded. No other value of the paper is used.
+The paper (Anderson, Ferrari, Rangan and Sartirana) prints throughputs of ADP, but no times of
+operations. The study adp1987 imitates its computers, and needs these times for its device files.
+`fit_table_3` fits four times to the six throughputs of Table 3 through a model (`model.py`), by
+least squares of the logarithms. `fit_des_routine` fits the time of the DES routine to one
+throughput of Table 5. No other value of the paper is used. The command `python3 -m
+studies.adp1987.fit` prints the times. The device files have them, rounded.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _RECEIVE_S = (0.0003, 0.00002)
 
 
 def costs_from_parameters(parameters: Sequence[float]) -> ModelCosts:
-    """Return the costs (s) from the parameters of the search.
+    """Convert the parameters of the search to times of operations (s).
 
     The parameters are in ms, ms, ms and microseconds per byte.
     """
@@ -38,14 +41,17 @@ def costs_from_parameters(parameters: Sequence[float]) -> ModelCosts:
 
 
 def model_throughput(each: ModelCosts, scope: str, *, queue: bool) -> float:
-    """Return the model's throughput of the ALL trace (bytes/s)."""
+    """Return the throughput (bytes/s) that the model computes for the trace ALL.
+
+    `queue` says whether messages that are not urgent wait.
+    """
     setting = ModelSetting(scope, queue)
     return fmean(model.run_model(generate_trace("ALL", _MESSAGES, seed), each, setting,
                                  saturated=True).throughput for seed in _SEEDS)
 
 
 def fit_table_3() -> ModelCosts:
-    """Return the costs with which the model comes nearest to Table 3."""
+    """Return the times of operations with which the model comes nearest to Table 3."""
     printed = published.load_values().tables["3"]
 
     def misses(parameters: Sequence[float]) -> list[float]:
@@ -58,7 +64,7 @@ def fit_table_3() -> ModelCosts:
 
 
 def fit_des_routine(chip: ModelCosts) -> float:
-    """Return the time of the DES routine for a trailer (s)."""
+    """Return the time (s) in which the DES routine encrypts a trailer."""
     printed = published.load_values().tables["5"]
     [slow] = [value for key, value in printed.items()
               if key[0] == T and key[1] == "ALL" and key[5] == "SW"]
@@ -70,7 +76,7 @@ def fit_des_routine(chip: ModelCosts) -> float:
 
 
 def main() -> int:
-    """Print the fitted costs of both devices."""
+    """Print the fitted times for both ways to encrypt, DES chip and DES routine."""
     chip = fit_table_3()
     sys.stdout.write(f"adp-message-send: {chip.adp_send:.6f} s\n"
                      f"user-message-send: {chip.user_send:.6f} s\n"

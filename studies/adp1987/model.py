@@ -1,7 +1,10 @@
-"""Model of two hosts and a wire: a recursion over messages with a device's costs.
+"""Predict throughput and latency of two ADP hosts and a wire by a model.
 
-The model is compared with measurements, and the figures of the device files are fitted with it. It
-adds up the work that the programs do for each message. It has no packets, cryptography or kernel.
+ADP is the Authenticated Datagram Protocol of 1987. `run_model` takes a trace (list of messages),
+the times of operations (`ModelCosts`) and the protocol's settings (`ModelSetting`). It adds up the
+times of the work for each message, and returns a `ModelResult`. It has no packets, cryptography or
+kernel. The study adp1987 compares its measurements with the result. `fit.py` fits the times of
+device files with it.
 """
 
 from __future__ import annotations
@@ -12,17 +15,26 @@ from statistics import fmean
 
 from studies.adp1987.traces import TraceMessage
 
-#: Bytes of data in a fragment, and bytes of its frame, IP header and wire overhead.
-FRAGMENT_BYTES, FRAME_BYTES = 1480, 58
-#: Bytes of an ADP message without user messages (frame, counts of the body, trailer), and bytes
-#: that a user message adds.
-ADP_BYTES, RECORD_BYTES = 20 + 2 + 16, 9 + 3
+#: Bytes of data in a fragment.
+FRAGMENT_BYTES = 1480
+#: Bytes of a fragment's frame, IP header and wire overhead.
+FRAME_BYTES = 58
+#: Bytes of an ADP message without user messages: frame, counts of the body, trailer.
+ADP_BYTES = 20 + 2 + 16
+#: Bytes that a user message adds to an ADP message, in addition to its data.
+RECORD_BYTES = 9 + 3
+#: Rate of the Ethernet of 1987 (bit/s).
 WIRE_BPS = 10e6
 
 
 @dataclass(frozen=True)
 class ModelCosts:
-    """Costs on a host's processor (s): see topologies/devices/sun3-50.yml."""
+    """Times (s) of operations on a host's processor, as in topologies/devices/sun3-50.yml.
+
+    - `user_send`, `user_receive`: take a message from its process, and deliver one
+    - `adp_send`, `adp_receive`: send a datagram, and receive one
+    - `des`, `des_byte`: encrypt with DES, per call and per byte
+    """
 
     user_send: float
     adp_send: float
@@ -34,7 +46,12 @@ class ModelCosts:
 
 @dataclass(frozen=True)
 class ModelSetting:
-    """The protocol settings of a cell."""
+    """Protocol settings for the model.
+
+    - `scope`: encrypted part: NE (nothing), PE (the trailer) or FE (everything)
+    - `queue`: whether messages that are not urgent wait for others
+    - `timeout_s`, `bound_bytes`: longest wait, and size of a full queue
+    """
 
     scope: str = "PE"
     queue: bool = True
@@ -44,7 +61,13 @@ class ModelSetting:
 
 @dataclass(frozen=True)
 class ModelResult:
-    """The results of the model, in SI units."""
+    """Results of the model in SI units.
+
+    - `throughput`: user data per second (bytes/s)
+    - `latency_s`, `latencies_s`: mean latency of urgent messages, and all their latencies
+    - `adp_bytes`: mean user data of a datagram (bytes)
+    - `utilisation`: fraction of time in which the sender's processor is busy
+    """
 
     throughput: float
     latency_s: float
@@ -54,11 +77,21 @@ class ModelResult:
 
 
 def time_on_wire_s(size: int) -> float:
-    """Return the time of a datagram's fragments on the wire (s)."""
+    """Return how long a datagram's fragments are on the wire (s)."""
     return (size + -(-size // FRAGMENT_BYTES) * FRAME_BYTES) * 8 / WIRE_BPS
 
 
 class _Sender:
+    """The sending host of the model, with the times at which the receiver is busy.
+
+    - `now`: time (s) until which the sender is busy
+    - `busy`: sum of its busy times (s)
+    - `receiver`: time (s) until which the receiver is busy
+    - `queue`, `bytes`: waiting messages (time, size, urgency), and their size
+    - `due`: time (s) at which they must be sent
+    - `sizes`, `latencies`: user data of each sent datagram, and latency of each urgent message
+    """
+
     def __init__(self, costs: ModelCosts, setting: ModelSetting) -> None:
         self.costs, self.setting = costs, setting
         self.now = self.busy = self.receiver = self.delivered = 0.0
@@ -106,13 +139,14 @@ class _Sender:
 
 def run_model(trace: Sequence[TraceMessage], costs: ModelCosts, setting: ModelSetting, *,
               saturated: bool) -> ModelResult:
-    """Run a trace through the model.
+    """Compute throughput and latency of a trace by the model.
 
     Args:
-        trace: Messages in order.
-        costs: Costs of the device.
-        setting: Settings of the protocol.
-        saturated: Each message comes as soon as the previous one is taken.
+        trace: messages in order.
+        costs: times of operations.
+        setting: settings of the protocol.
+        saturated: each message comes as soon as the previous one is taken. Otherwise it comes at
+            its time in the trace.
     """
     sender = _Sender(costs, setting)
     for message in trace:

@@ -1,13 +1,16 @@
-"""Generate traces of user messages with the published means of time, size and urgency.
+"""Generate lists of messages (traces) with the mean values that the 1987 paper printed.
 
-The packet trace of the paper was never published. Generated traces have the mean sizes and
-interarrival times of Table 2, and a burstiness chosen by Tables 2 and 3. This module imports only
-the standard library, because the guest generates its traces itself.
+The packet trace of the paper was never published. `generate_trace` makes one from a seed: messages
+with time, size and urgency, whose means are those of the paper's Table 2. How bursty they are was
+chosen by Tables 2 and 3. `Payload` has the data of the messages. The module runs in the guest
+(virtual machine) and uses the standard library only. The paper is the report of Anderson, Ferrari,
+Rangan and Sartirana (1987) on ADP.
 """
 
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +22,7 @@ _LARGE = {"TCP": (512, 1024, 1460, 1460, 1460), "ND": (PAGE_BYTES,), "NFS": (PAG
 
 @dataclass(frozen=True)
 class Burstiness:
-    """Bursts of geometric length, with `peak` times the mean rate inside a burst."""
+    """Bursts of messages with a geometric length, and `peak` times the mean rate inside a burst."""
 
     length: float
     peak: float
@@ -27,10 +30,14 @@ class Burstiness:
 
 @dataclass(frozen=True)
 class TraceKind:
-    """A trace of Table 2 with its printed means, protocols and share of urgent messages.
+    """A trace of the paper's Table 2: mean times and sizes, and fraction of urgent messages.
 
-    `urgent` is the published share for ALL (Table 1). For other traces it is the share that gives
-    the sizes of ADP messages in Table 2.
+    - `mean_bytes`, `interarrival_s`: mean size of a message, and mean time between messages
+    - `timeout_s`: longest wait of a message in the queue (Table 1)
+    - `protocols`: protocols of the messages, with the fraction of each
+    - `urgent`: for ALL, the printed fraction of urgent messages (Table 1). For other traces it is
+      the fraction that gives the datagram sizes of Table 2.
+    - `bursts`: how bursty the trace is
     """
 
     mean_bytes: int
@@ -59,10 +66,7 @@ TRACES = {
 
 @dataclass(frozen=True, slots=True)
 class TraceMessage:
-    """A user message with its time (s), its size (bytes) and its urgency.
-
-    The time is that at which its process sends it.
-    """
+    """A message with the time at which its process sends it (s), its size (bytes) and urgency."""
 
     at_s: float
     bytes: int
@@ -71,16 +75,16 @@ class TraceMessage:
 
 def generate_trace(name: str, count: int, seed: int, *, urgent: float | None = None,
                    load: float = 1.0) -> list[TraceMessage]:
-    """Generate a trace with the published means.
+    """Generate a trace with the paper's means.
 
-    The same arguments give the same trace on any machine.
+    Equal arguments give equal traces on any machine.
 
     Args:
-        name: Name of the trace, a key of `TRACES`.
-        count: Number of messages.
-        seed: Seed of the random numbers.
-        urgent: Share of urgent messages, None for the trace's own.
-        load: Multiple of the nominal rate; the ratios of interarrival times do not change.
+        name: name of the trace, a key of `TRACES`.
+        count: number of messages.
+        seed: seed of the random numbers.
+        urgent: fraction of urgent messages, None for the trace's own.
+        load: multiple of the nominal rate. Bursts keep their shape.
     """
     kind = TRACES[name]
     rng = random.Random(f"{name}/{count}/{seed}")  # noqa: S311 - repeatable on purpose
@@ -92,7 +96,7 @@ def generate_trace(name: str, count: int, seed: int, *, urgent: float | None = N
 
 def _generate_times(count: int, mean_s: float, bursts: Burstiness,
                     rng: random.Random) -> list[float]:
-    """Return times whose mean distance is exactly the published one (s)."""
+    """Return message times (s) whose mean distance is exactly the printed one."""
     at_s = 0.0
     times: list[float] = []
     while len(times) < count:
@@ -106,7 +110,7 @@ def _generate_times(count: int, mean_s: float, bursts: Burstiness,
 
 
 def _generate_sizes(kind: TraceKind, count: int, rng: random.Random) -> list[int]:
-    """Return sizes (bytes) with large ones at random places, as many as the mean needs."""
+    """Return message sizes (bytes) with large ones at random places, so that the mean is right."""
     sizes: list[int] = []
     share = _large_share(kind)
     for protocol, weight in kind.protocols:
@@ -119,10 +123,9 @@ def _generate_sizes(kind: TraceKind, count: int, rng: random.Random) -> list[int
 
 
 def _large_share(kind: TraceKind) -> dict[str, float]:
-    """Return the share of large messages by protocol that gives the trace its mean size.
+    """Return which fraction of each protocol's messages must be large, to give the mean size.
 
-    TCP has the share of its own trace. The servers' protocols have equal shares, which give the
-    rest of the mean.
+    TCP has the fraction of its own trace. The other protocols share the rest equally.
     """
     shares = {}
     means = {name: (_mean_of(_SMALL[name]), _mean_of(_LARGE[name])) for name, _ in kind.protocols}
@@ -141,7 +144,7 @@ def _large_share(kind: TraceKind) -> dict[str, float]:
 
 
 def _random_marks(chosen: int, count: int, rng: random.Random) -> list[bool]:
-    """Return `count` marks of which exactly `chosen` are true, at random places."""
+    """Return `count` truth values of which exactly `chosen` are true, at random places."""
     places = [True] * min(chosen, count) + [False] * (count - min(chosen, count))
     rng.shuffle(places)
     return places
@@ -149,3 +152,33 @@ def _random_marks(chosen: int, count: int, rng: random.Random) -> list[bool]:
 
 def _mean_of(values: Sequence[int]) -> float:
     return sum(values) / len(values)
+
+
+# --- Payloads of messages ---
+# They are random bytes, which resemble no other data in a capture.
+
+_POOL_BYTES = 1 << 16
+_STEP = 7919
+#: Bytes of a payload that a search of a capture looks for.
+PIECE_BYTES = 16
+
+
+class Payload:
+    """The data of all messages, cut out of random bytes from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._pool = random.Random(seed).randbytes(2 * _POOL_BYTES)  # noqa: S311
+
+    def message_data(self, number: int, size: int) -> bytes:
+        """Return the data of a message, by its number in the trace."""
+        start = number * _STEP % _POOL_BYTES
+        return self._pool[start:start + size]
+
+    def message_checksum(self, number: int, size: int) -> int:
+        """Return the CRC-32 of a message's data, which the receiver logs."""
+        return zlib.crc32(self.message_data(number, size))
+
+    def all_pieces(self) -> frozenset[bytes]:
+        """Return all 16-byte pieces of data that messages can contain, for searches in captures."""
+        pool = self._pool
+        return frozenset(pool[at:at + PIECE_BYTES] for at in range(len(pool) - PIECE_BYTES + 1))

@@ -14,20 +14,25 @@ from analysis import results as loading
 from conftest import PROJECT, Qop
 from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
-from measure.pcap import CapturedFrame
-from measure.record import CheckRecord, Record, StudyRecord
-from protocols.adp.packets import HEADER, Flag
-from studies.adp1987 import sniffed
-from studies.adp1987.air import BESIDE, LONGER_TIMEOUT, phases
-from studies.adp1987.air.datagrams import HostDatagram, find_datagrams
-from studies.adp1987.air.evidence import AirTraffic, run_checks
-from studies.adp1987.air.phases import AirPhase, AirPhases
-from studies.adp1987.body import Measured
-from studies.adp1987.controls import ON_AIR
-from studies.adp1987.payload import Payload
-from studies.adp1987.pieces import ShownPieces
-from studies.adp1987.realtime.packets import HostTraffic
-from studies.adp1987.sniffed import PROTOCOL
+from measure.capture.pcap import CapturedFrame
+from measure.records.record import CheckRecord, Record, StudyRecord
+from protocols.adp.packets import HEADER, HeaderFlag
+from studies.adp1987.fault_injection import BESIDE_CHANNEL, LONGER_TIMEOUT_ON_AIR
+from studies.adp1987.faults import ON_AIR
+from studies.adp1987.measurements import Measurements
+from studies.adp1987.proof import air_checks, captured_messages
+from studies.adp1987.proof.air_checks import (
+    AirPhase,
+    AirPhases,
+    AirTraffic,
+    HostDatagram,
+    find_datagrams,
+    run_checks,
+)
+from studies.adp1987.proof.captured_messages import PROTOCOL
+from studies.adp1987.proof.checks import PieceCounts
+from studies.adp1987.proof.realtime_checks import HostTraffic
+from studies.adp1987.traces import Payload
 
 STUDY = studies.load_study("adp1987")
 ALPHA, BETA = "10.1.0.1", "10.1.0.12"
@@ -39,7 +44,7 @@ layers:
   channel: {{protocol: adp, scope: all, timeout_ms: 20}}
 """
 CHECKS = {"intact", "accounted", "carried", "nothing-else", "handshake", "sessions", "private"}
-CLOSED = {f"{part}-{host}": ShownPieces(frames=9) for part in ("proof", "later") for host in HOSTS}
+CLOSED = {f"{part}-{host}": PieceCounts(frames=9) for part in ("proof", "later") for host in HOSTS}
 
 
 def packet(number: int, offset: int = 0, size: int = 8, *, more: bool = False, source: str = ALPHA,
@@ -68,12 +73,13 @@ def test_what_arrived_is_placed_by_size_and_content(tmp_path: Path) -> None:
     arrivals = [(0.1 * number, size, False) for number, size in enumerate((4, 90, 4, 90))]
     came = [(5, 90, payload.message_checksum(1, 90)), (6, 90, payload.message_checksum(3, 90)),
             (7, 4, payload.message_checksum(0, 4)), (8, 4, 1)]
-    placed, strange = phases._match_deliveries(came, arrivals, payload)
+    placed, strange = air_checks._match_deliveries(came, arrivals, payload)
     assert placed == [None, 5, None, 6]
     assert strange == 2
 
 
-def datagram(number: int, messages: int, flags: int = int(Flag.SEALED), *, source: str = ALPHA,
+def datagram(number: int, messages: int, flags: int = int(HeaderFlag.SEALED), *,
+             source: str = ALPHA,
              at_s: float = 10.0) -> HostDatagram:
     """An ADP message of a channel's, with its sequence number."""
     head = bytes((0x21, flags)) + messages.to_bytes(2) + b"channel!" + bytes(HEADER - 12) + \
@@ -84,8 +90,8 @@ def datagram(number: int, messages: int, flags: int = int(Flag.SEALED), *, sourc
 
 def example() -> tuple[AirTraffic, AirPhases]:
     """A request, its answer, and two messages each in two datagrams, of which the last is lost."""
-    shaking = [datagram(1, 0, Flag.REQUEST, at_s=1.0),
-               datagram(2, 0, Flag.ACKNOWLEDGE, source=BETA, at_s=2.0)]
+    shaking = [datagram(1, 0, HeaderFlag.REQUEST, at_s=1.0),
+               datagram(2, 0, HeaderFlag.ACKNOWLEDGE, source=BETA, at_s=2.0)]
     sent = [datagram(3, 2), datagram(4, 2)]
     phase = AirPhase([(0.0, 100, False)] * 2, [0, 0], [1, 2])
     made = {"proof": phase, "latency": replace(phase, delivered_ns=[None, None])}
@@ -112,7 +118,7 @@ def test_each_check_fails_where_it_should() -> None:
     sent = list(seen.at_alpha)
     came = replace(made, by_name={**made.by_name, "latency": made.by_name["proof"]})
     assert failed(seen, came) == {"accounted"}
-    late = datagram(7, 0, Flag.REQUEST, at_s=9.0)
+    late = datagram(7, 0, HeaderFlag.REQUEST, at_s=9.0)
     assert failed(replace(seen, at_alpha=[*sent, late], at_beta=[*seen.at_beta, late]), made) == {
         "handshake"}
     other = replace(sent[2], head=sent[2].head[:4] + b"another!" + sent[2].head[12:])
@@ -122,7 +128,7 @@ def test_each_check_fails_where_it_should() -> None:
     for port, checks_failed in ((4987, {"nothing-else"}), (9, {"nothing-else"}), (434, set())):
         udp = HostDatagram(10.0, ALPHA, BETA, 17, 8, struct.pack("!HH", port, port), 100, 100)
         assert failed(replace(seen, at_beta=[*seen.at_beta, udp]), made) == checks_failed
-    shows = {**CLOSED, "later-beta": ShownPieces(frames=9, showing=1)}
+    shows = {**CLOSED, "later-beta": PieceCounts(frames=9, showing=1)}
     assert failed(replace(seen, shown=shows), made) == {"private"}
     assert failed(replace(seen, shown=shows), made, "trailer") == {"private"}
     assert failed(seen, made, "trailer") == {"private"}
@@ -133,11 +139,11 @@ def test_each_check_fails_where_it_should() -> None:
 def with_next_keys(seen: AirTraffic) -> AirTraffic:
     """After two minutes: the exchange inside the channel, and a message under what comes of it."""
     def asks(number: int, flag: int, source: str) -> HostDatagram:
-        made = datagram(number, 0, flag | Flag.REKEY | Flag.SEALED, source=source)
+        made = datagram(number, 0, flag | HeaderFlag.REKEY | HeaderFlag.SEALED, source=source)
         about = (40).to_bytes(2) + b"follower" + bytes(32)
         return replace(made, head=made.head[:HEADER] + about + made.head[HEADER:])
 
-    rekey = [asks(5, Flag.REQUEST, ALPHA), asks(6, Flag.ACKNOWLEDGE, BETA)]
+    rekey = [asks(5, HeaderFlag.REQUEST, ALPHA), asks(6, HeaderFlag.ACKNOWLEDGE, BETA)]
     following = datagram(1, 0)
     following = replace(following, number=7,
                         head=following.head[:4] + b"follower" + following.head[12:])
@@ -166,7 +172,7 @@ def test_next_keys_are_no_handshake_in_real_time() -> None:
             traffic.count_packet(one.at_s, b"\x45" + bytes(8) + bytes((PROTOCOL, 0, 0)) + bytes(map(
                 int, one.source.split("."))) + bytes(4) + one.head)
         assert traffic.handshake_s == 1.0 and not traffic.repeated
-        assert sniffed.count_channels(traffic.sessions, traffic.announced) == channels
+        assert captured_messages.count_channels(traffic.sessions, traffic.announced) == channels
 
 
 def cells(**levels: list[str]) -> list[Mapping[str, str]]:
@@ -231,7 +237,7 @@ def test_the_report_puts_each_protocol_beside_none() -> None:
     records = [Record(
         schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version), cell=cell.ids,
         repetition=repetition, status="ok", reason="", digests={}, asked={}, captures=[],
-        measured=Measured(throughput_bytes_per_s=rates[cell.ids["protocol"]] * (
+        measured=Measurements(throughput_bytes_per_s=rates[cell.ids["protocol"]] * (
             1 + (cell.ids["scenario"] == "R1")), latency_s=0.01, lost_otherwise=0,
             lost_by_handoff=3).model_dump(),
         evidence=[CheckRecord(check="owner", ok=True, detail="made up")],
@@ -270,7 +276,7 @@ def test_a_policys_channel_survives_a_handoff_and_is_proven(qop: Qop) -> None:
 
 @pytest.mark.guest
 @pytest.mark.shareable
-@pytest.mark.parametrize("fault", [BESIDE, LONGER_TIMEOUT])
+@pytest.mark.parametrize("fault", [BESIDE_CHANNEL, LONGER_TIMEOUT_ON_AIR])
 def test_a_control_fails_its_checks_alone(qop: Qop, fault: str) -> None:
     """All messages arrive, beside the channel or later than its timeout, and that is seen."""
     done = qop("run", "adp1987", *SMALL, "--policies", "P1", "--scenarios", "N2", "--only",

@@ -15,8 +15,8 @@ import studies
 from harness.engine.plan import Plan
 from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
-from measure import fields
-from studies.adp1987 import captured, own_trace
+from measure.capture import tshark
+from studies.adp1987 import cells, user_traces
 from studies.study import StudyError
 
 STUDY = studies.load_study("adp1987")
@@ -58,7 +58,7 @@ def capture(path: Path, *packets: bytes, gap_s: float = 1.0) -> Path:
 
 def sizes(path: Path) -> list[int]:
     """The messages of a capture by their sizes."""
-    return [size for _, size, _ in captured.read_level(path).value]
+    return [size for _, size, _ in user_traces.read_level(path).value]
 
 
 @pytest.mark.parametrize("kind", ["pcapng", "nsecpcap", "snoop", "netmon2", "nettl", "5views",
@@ -68,7 +68,8 @@ def test_every_format_of_tshark_is_read(kind: str, tmp_path: Path) -> None:
     plain = capture(tmp_path / "plain.pcap", *[ipv4(17, UDP)] * 5)
     subprocess.run(["editcap", "-F", kind, plain, tmp_path / "other.bin"], check=True,
                    capture_output=True)
-    assert captured.read_level(tmp_path / "other.bin").value == captured.read_level(plain).value
+    assert user_traces.read_level(tmp_path / "other.bin").value == user_traces.read_level(
+        plain).value
 
 
 @pytest.mark.parametrize("squeeze", [gzip.compress, None])
@@ -83,7 +84,7 @@ def test_a_compressed_capture_is_read(squeeze: Callable[[bytes], bytes] | None,
         done = subprocess.run(["zstd", "-q", plain, "-o", packed], check=False)
         if done.returncode:
             pytest.skip("zstd does not work here")
-    assert captured.read_level(packed).value == captured.read_level(plain).value
+    assert user_traces.read_level(packed).value == user_traces.read_level(plain).value
 
 
 @pytest.mark.parametrize("kind", ["pcap", "pcapng"])
@@ -93,7 +94,7 @@ def test_a_capture_cut_short_is_used_up_to_the_cut(kind: str, tmp_path: Path) ->
     cut = tmp_path / "cut.pcap"
     subprocess.run(["editcap", "-F", kind, whole, cut], check=True, capture_output=True)
     cut.write_bytes(cut.read_bytes()[:-30])
-    level = captured.read_level(cut)
+    level = user_traces.read_level(cut)
     assert len(level.value) == 4
     assert "up to where it is cut short in the middle of a packet" in level.title
 
@@ -117,7 +118,7 @@ def test_a_large_packet_of_ipv6_has_its_size(tmp_path: Path) -> None:
     for name, packet, size in (("segment", ipv6(6, TCP + bytes(79_994), length=0), 80_054),
                                ("jumbogram", jumbogram, 80_062)):
         with pytest.raises(StudyError, match=f"has a packet of {size} bytes, more than any queue"):
-            captured.read_level(capture(tmp_path / f"{name}.pcap", packet, packet))
+            user_traces.read_level(capture(tmp_path / f"{name}.pcap", packet, packet))
 
 
 def test_encrypted_frames_of_the_air_are_refused_by_name(tmp_path: Path) -> None:
@@ -127,34 +128,34 @@ def test_encrypted_frames_of_the_air_are_refused_by_name(tmp_path: Path) -> None
     path = made_up_captures.written(tmp_path / "air.pcap", [(1.0, frame), (2.0, frame)],
                                     made_up_captures.IEEE802_11)
     with pytest.raises(StudyError, match=r"2 of its 2 packets are encrypted frames of 802\.11"):
-        captured.read_level(path)
+        user_traces.read_level(path)
 
 
 def test_a_place_without_a_capture_is_refused(tmp_path: Path) -> None:
     """A folder, a device."""
     with pytest.raises(StudyError, match="is a folder; give one of the captures in it"):
-        captured.read_level(tmp_path)
+        user_traces.read_level(tmp_path)
     with pytest.raises(StudyError, match="is no regular file"):
-        captured.read_level(Path("/dev/null"))
+        user_traces.read_level(Path("/dev/null"))
 
 
 def test_any_file_name_is_taken(tmp_path: Path) -> None:
     """A record's name has what of it a file's name may have everywhere."""
     path = capture(tmp_path / "-Büro 2. Stock #3.pcap", *[ipv4(17, UDP)] * 2)
-    assert captured.read_level(path).id == "Buro_2._Stock_3"
+    assert user_traces.read_level(path).id == "Buro_2._Stock_3"
     long = capture(tmp_path / f"{'x' * 90}.pcap", *[ipv4(17, UDP)] * 2)
-    assert captured.read_level(long).id == "x" * 40
+    assert user_traces.read_level(long).id == "x" * 40
 
 
 def test_a_packet_without_a_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                             ) -> None:
     """As simple packet blocks of pcapng have none."""
-    rows, _ = fields.read_foreign(capture(tmp_path / "x.pcap", *[ipv4(17, UDP)] * 3),
-                                  captured._FIELDS)
+    rows, _ = tshark.read_any_format(capture(tmp_path / "x.pcap", *[ipv4(17, UDP)] * 3),
+                                     user_traces._FIELDS)
     timeless = [rows[0], ("", *rows[1][1:]), rows[2]]
-    monkeypatch.setattr(fields, "read_foreign", lambda *_, **__: (timeless, ""))
+    monkeypatch.setattr(tshark, "read_any_format", lambda *_, **__: (timeless, ""))
     with pytest.raises(StudyError, match="message 2 has no time stamp"):
-        captured.read_level(tmp_path / "x.pcap")
+        user_traces.read_level(tmp_path / "x.pcap")
 
 
 def planned(path: Path, **sets: str) -> Plan:
@@ -188,7 +189,7 @@ def test_a_trace_of_a_month_and_more_is_refused(tmp_path: Path) -> None:
         planned(far)
     near = planned(capture(tmp_path / "near.pcap", *[ipv4(17, UDP)] * 3, gap_s=86_400.0))
     [cell] = near.cells
-    assert own_trace.paced_s(cell, near.asked) == 2 * 2 * 86_400
+    assert cells.paced_s(cell, near.asked) == 2 * 2 * 86_400
     quick = planned(capture(tmp_path / "quick.pcap", *[ipv4(17, UDP)] * 3, gap_s=1.0))
     assert near.expected_cost(cell).processor_s > quick.expected_cost(
         quick.cells[0]).processor_s + 5

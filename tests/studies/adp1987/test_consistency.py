@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from studies.adp1987 import consistency, published, urgency
-from studies.adp1987.design import URGENCY
+from studies.adp1987 import published, urgency_model
+from studies.adp1987.cells import URGENCY
+from studies.adp1987.report import ranking
 
-ROWS = consistency.urgency_rows(published.load_values())
+ROWS = ranking.urgency_rows(published.load_values())
 
 
 def test_only_the_nominal_row_of_table_6_can_be() -> None:
@@ -21,37 +22,37 @@ def test_each_rule_finds_its_cells_and_no_others() -> None:
     """Load: Table 3's FE without a queue and both of SW; cost: Table 4's PE without a queue."""
     paper = published.load_values()
     names = {table: {(cell[0], cell[3], cell[4], cell[5]) for cell in
-                     consistency.contradicted_cells(paper, table)} for table in consistency.RANKED}
+                     ranking.contradicted_cells(paper, table)} for table in ranking.RANKED}
     nominal = ("ALL", "PE", "HW", "ON")
     assert names == {"2": set(), "3": {("ALL", "FE", "HW", "OFF")},
                      "4": {("ND", "PE", "HW", "OFF")},
                      "5": {("ALL", "PE", "SW", "ON"), ("ND", "PE", "SW", "ON")}, "6": {nominal}}
-    costs = sorted(consistency.trailer_costs(paper).values())
+    costs = sorted(ranking.trailer_costs(paper).values())
     assert costs[-1] > 10 * costs[-2]
 
 
 def test_eight_urgent_messages_do_not_decide() -> None:
     """Table 6: 8 ms of 8 messages and 11 of 1000; all pairs but that one, and equal ones."""
     paper = published.load_values()
-    counts = {table: len(list(consistency.decided_pairs(paper, table))) for table
-              in consistency.RANKED}
+    counts = {table: len(list(ranking.decided_pairs(paper, table))) for table
+              in ranking.RANKED}
     assert counts == {"2": 9, "3": 14, "4": 14, "5": 6, "6": 9}
 
 
 def test_a_larger_queue_contradicts_it_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three pages are what print shows to fit; with four or ten, fewer shipments can be."""
     for pages in (4, 10):
-        monkeypatch.setattr(consistency, "_PAGES_SEEN", pages)
-        rows = consistency.urgency_rows(published.load_values())
+        monkeypatch.setattr(ranking, "_PAGES_SEEN", pages)
+        rows = ranking.urgency_rows(published.load_values())
         assert all(rows[name].most_share < ROWS[name].most_share for name in ROWS)
         assert {name for name, row in rows.items() if not row.is_contradicted} == {"U3"}
 
 
-@pytest.mark.parametrize("name", urgency.CHOICES)
+@pytest.mark.parametrize("name", urgency_model.CHOICES)
 def test_no_way_of_choosing_is_below_the_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the model, with costs fitted to all of Table 3: urgent at random, in runs, by size."""
-    monkeypatch.setattr(urgency, "_SEEDS", (1,))
-    monkeypatch.setattr(urgency, "_MESSAGES", 4000)
-    made = urgency.model_table_6(urgency.CHOICES[name])
+    monkeypatch.setattr(urgency_model, "_SEEDS", (1,))
+    monkeypatch.setattr(urgency_model, "_MESSAGES", 4000)
+    made = urgency_model.model_table_6(urgency_model.CHOICES[name])
     for level in URGENCY:
         assert made[level][0] > ROWS[level].least * 0.9

@@ -12,10 +12,10 @@ import studies
 from harness.engine import profiles
 from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
-from studies.adp1987 import design, published
-from studies.adp1987.controls import ATTACKS, FAULTS, FLOWING, ON_AIR
-from studies.adp1987.matrix import WIRES
-from studies.adp1987.realtime.program import WINDOW
+from studies.adp1987 import cells, published
+from studies.adp1987.cells import WIRE_BY_DEVICES
+from studies.adp1987.faults import ATTACKS, FAULTS, FLOWING, ON_AIR
+from studies.adp1987.programs.realtime import WINDOW
 from topologies.loader import load_wire, to_json
 from topologies.model import Network, from_json
 
@@ -40,7 +40,7 @@ def test_queue_of_the_wire_takes_a_window() -> None:
     """
     messages, size = WINDOW
     in_tunnel = 1400  # of a frame, below the headers of WireGuard's or ESP's
-    assert messages + size / in_tunnel < load_wire(WIRES["real"]).queue_packets
+    assert messages + size / in_tunnel < load_wire(WIRE_BY_DEVICES["real"]).queue_packets
 
 
 def test_cells_differ_from_the_nominal_in_a_factor_or_two() -> None:
@@ -48,10 +48,10 @@ def test_cells_differ_from_the_nominal_in_a_factor_or_two() -> None:
 
     What is compared in real time is in a comparison of its own.
     """
-    beside = {row for trace in design.TRACES for row in design.real_time_cells(trace)}
-    for row in set(design.design_cells(list(design.TRACES))) - beside:
-        nominal = design.ids(row[0])
-        changed = {name for name, one, other in zip(design.NAMES, row, nominal, strict=True)
+    beside = {row for trace in cells.TRACES for row in cells.real_time_cells(trace)}
+    for row in set(cells.design_cells(list(cells.TRACES))) - beside:
+        nominal = cells.cell_ids(row[0])
+        changed = {name for name, one, other in zip(cells.NAMES, row, nominal, strict=True)
                    if one != other}
         assert changed <= {"rate", "queue", "timeout"} or changed <= {"scope", "queue"} or \
             changed <= {"technology", "protocol", "scope"} or len(changed) <= 1
@@ -140,4 +140,4 @@ def test_controls_are_the_studys() -> None:
     assert set(FAULTS) == {*ATTACKS, *FLOWING, *ON_AIR, "beside-tunnel",
                            "longer-timeout-in-real-time"}
     assert STUDY.faults is FAULTS
-    assert dataclasses.is_dataclass(design.FACTORS[0])
+    assert dataclasses.is_dataclass(cells.FACTORS[0])

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from measure.pcap import CapturedFrame
-from protocols.adp.packets import Flag
-from studies.adp1987 import dispatched, timing
-from studies.adp1987.dispatched import Arrival, PhaseTraffic, SenderSetting
-from studies.adp1987.payload import Payload
-from studies.adp1987.pieces import PieceSearch
-from studies.adp1987.sniffed import SniffedHead
+from measure.capture.pcap import CapturedFrame
+from protocols.adp.packets import HeaderFlag
+from studies.adp1987.proof import timing
+from studies.adp1987.proof.captured_messages import CapturedHead
+from studies.adp1987.proof.checks import PieceSearch
+from studies.adp1987.proof.timing import Arrival, PhaseTraffic, SenderSetting
+from studies.adp1987.traces import Payload
 
 TASK = {"protocol": "adp-1987", "queue": True, "timeout_s": 0.04, "bound_bytes": 8192}
 WIRE = {"rate_bps": 10e6, "overhead_bytes": 24}
@@ -24,10 +24,10 @@ SETTING = SenderSetting(TASK, SECONDS, WIRE)
 START_S, TAKE_S, MAKE_S = 100.0, 0.00025, 0.0022
 
 
-def head(batch: Sequence[Arrival], begun_s: float) -> SniffedHead:
+def head(batch: Sequence[Arrival], begun_s: float) -> CapturedHead:
     """An ADP message of these, which its host began to make then."""
     size = min(1500, 20 + SETTING.message_bytes(batch))
-    made = SniffedHead(0.0, size, len(batch), Flag.TRAILER)
+    made = CapturedHead(0.0, size, len(batch), HeaderFlag.TRAILER)
     return replace(made, at_s=begun_s + MAKE_S + SETTING.head_s(made))
 
 
@@ -40,8 +40,8 @@ def phase(*batches: tuple[Sequence[Arrival], float], is_paced: bool = True) -> P
 
 def lateness_ms(seen: PhaseTraffic, setting: SenderSetting = SETTING) -> list[float]:
     """By how much the messages of each waited longer than they may."""
-    return [round(dispatched.lateness_s(dispatch, setting) * 1e3, 3)
-            for dispatch in dispatched.find_dispatches(seen, setting)]
+    return [round(timing.lateness_s(dispatch, setting) * 1e3, 3)
+            for dispatch in timing.find_transmissions(seen, setting)]
 
 
 def early(seen: PhaseTraffic, setting: SenderSetting = SETTING) -> int:
@@ -112,7 +112,7 @@ def test_a_checksum_costs_what_des_does() -> None:
             "des-operation": {"seconds": 0.0002}, "des": {"bytes_per_s": 1e6}}
     setting = SenderSetting.from_job(TASK, {"work": work, "rsa_bits": 512, "wire": WIRE})
     plain, checked = (setting.ship_s(WAITING, flags) for flags in (
-        Flag.TRAILER, Flag.TRAILER | Flag.CHECKSUM))
+        HeaderFlag.TRAILER, HeaderFlag.TRAILER | HeaderFlag.CHECKSUM))
     assert checked - plain == pytest.approx(0.0002 + setting.message_bytes(WAITING) / 1e6)
 
 
@@ -132,7 +132,7 @@ def test_one_late_message_of_many_is_seen() -> None:
 
 def test_one_early_message_of_many_is_seen() -> None:
     """A shorter timeout is seen in a single ADP message."""
-    def off(sooner_s: float) -> timing.OffTime:
+    def off(sooner_s: float) -> timing.TimingDeviations:
         batches = [([(place * 0.2, 40, False)], place * 0.2 + TAKE_S + SETTING.timeout_s
                     - sooner_s * (place == 5)) for place in range(40)]
         [every] = timing.find_early([phase(*batches)], SETTING).values()

@@ -7,8 +7,9 @@ from functools import cache
 
 import pytest
 
-from studies.adp1987 import design, endpoint, model, published
+from studies.adp1987 import cells, model, published
 from studies.adp1987.model import ModelCosts, ModelSetting
+from studies.adp1987.programs import endpoint
 from studies.adp1987.published import QUEUES, T, scope_ids
 from studies.adp1987.traces import TRACES, TraceMessage, generate_trace
 from topologies import loader
@@ -79,7 +80,7 @@ def test_every_device_has_what_the_programs_charge() -> None:
     needed = {"rsa-public", "rsa-private", "des", "adp-message-send", "adp-message-receive",
               "user-message-send", "user-message-receive"}
     modern = {"x25519", "ed25519-sign", "ed25519-verify", "chacha20-poly1305", "sha256"}
-    for technology, device in design.DEVICES.items():
+    for technology, device in cells.DEVICES.items():
         table = endpoint.operation_costs(loader.to_json(load_device(device))["work"], 512)
         wanted = needed | modern if technology == "today" else needed
         assert wanted <= table.keys(), device

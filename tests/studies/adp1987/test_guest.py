@@ -17,11 +17,11 @@ from conftest import PROJECT, Qop
 from driven import Driven, job
 from harness.engine.plan import Plan, node_devices
 from harness.engine.request import RunRequest, build_plan
-from measure import fields
+from measure.capture import tshark
 from studies.adp1987 import judge
-from studies.adp1987.body import Measured
-from studies.adp1987.controls import ATTACKS, FLOWING
-from studies.study import Judged, Repetition
+from studies.adp1987.faults import ATTACKS, FLOWING
+from studies.adp1987.measurements import Measurements
+from studies.study import Judgement, Repetition
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 in_one_machine = pytest.mark.asyncio(loop_scope="module")
@@ -54,7 +54,7 @@ class Hosts:
     out: Path = Path()
 
     async def judged(self, protocol: str, scope: str = "PE", fault: str = "",
-                     **task: Any) -> Judged:
+                     **task: Any) -> Judgement:
         """A repetition, with a control or other settings of the task if asked for, as judged."""
         made = small("today", protocol, scope)
         [cell] = made.cells
@@ -70,9 +70,10 @@ class Hosts:
 async def hosts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hosts]:
     """One guest for all of this file's repetitions but those through the command line."""
     spec = next(iter(small("today", OLD).testbeds.values())).spec
-    told = job(spec.network, "studies.adp1987.inside", clock="virtual", devices=node_devices(spec))
+    told = job(spec.network, "studies.adp1987.workload", clock="virtual",
+               devices=node_devices(spec))
     folder = tmp_path_factory.mktemp("adp")
-    driven = Driven(folder, told, PROJECT / "studies" / "adp1987" / "inside.py")
+    driven = Driven(folder, told, PROJECT / "studies" / "adp1987" / "workload.py")
     code = driven.folder / "code"
     for room in ("protocols", "studies/adp1987"):
         shutil.copytree(PROJECT / room, code / room, ignore=shutil.ignore_patterns("*.yml"))
@@ -84,14 +85,14 @@ async def hosts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hosts
         await driven.ask("bye", do="stop")
 
 
-def failed(judged: Judged) -> set[str]:
+def failed(judged: Judgement) -> set[str]:
     """The checks that do not hold."""
     return {check.check for check in judged.evidence if not check.ok}
 
 
-def body(judged: Judged) -> Measured:
+def body(judged: Judgement) -> Measurements:
     """What was measured."""
-    assert isinstance(judged.measured, Measured)
+    assert isinstance(judged.measured, Measurements)
     return judged.measured
 
 
@@ -107,7 +108,7 @@ async def test_what_is_measured_is_proven(hosts: Hosts, protocol: str, scope: st
     assert measured.throughput_bytes_per_s and measured.latency_s and measured.establishment_s
     assert len(measured.latencies_s) == 20
     assert not measured.overloaded
-    shown = fields.read_fields(hosts.out / "proof-alpha.pcap", ("authdp.version", "authdp.count"),
+    shown = tshark.read_fields(hosts.out / "proof-alpha.pcap", ("authdp.version", "authdp.count"),
                                "authdp and not authdp.malformed and not _ws.malformed",
                                options=("-X", f"lua_script:{DISSECTOR}"))
     assert {version for version, _ in shown} == {"1" if protocol == OLD else "2"}

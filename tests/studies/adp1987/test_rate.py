@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from studies.adp1987.realtime import rate
+from studies.adp1987.programs import measure_rate
 
 
 def test_both_ends_carry_a_trace_and_say_what_it_took(capsys: pytest.CaptureFixture[str]) -> None:
     """A line with queueing, and one without."""
-    assert rate.main("ALL", "5000") == 0
+    assert measure_rate.main("ALL", "5000") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [re.match(r"ALL, queueing (on|off): \d+ messages a second", line) is not None
             for line in lines] == [True, True]
@@ -19,5 +19,6 @@ def test_both_ends_carry_a_trace_and_say_what_it_took(capsys: pytest.CaptureFixt
 
 def test_another_trace_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """With how it is called."""
-    assert rate.main("NONE") == 2
-    assert capsys.readouterr().err.startswith("usage: python3 -m studies.adp1987.realtime.rate")
+    assert measure_rate.main("NONE") == 2
+    assert capsys.readouterr().err.startswith(
+        "usage: python3 -m studies.adp1987.programs.measure_rate")

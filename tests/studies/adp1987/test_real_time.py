@@ -14,8 +14,8 @@ from conftest import PROJECT
 from driven import Driven, job
 from harness.engine.request import RunRequest, build_plan
 from studies.adp1987 import judge
-from studies.adp1987.body import Measured
-from studies.study import Judged, Repetition
+from studies.adp1987.measurements import Measurements
+from studies.study import Judgement, Repetition
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable, pytest.mark.asyncio(loop_scope="module")]
 
@@ -36,10 +36,10 @@ CHECKS = {"modern": {"intact", "nothing-else", "handshake", "sessions", "owner",
 async def driven(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Driven]:
     """One guest for all of this file's repetitions."""
     [testbed] = MADE.testbeds.values()
-    told = job(testbed.spec.network, "studies.adp1987.inside", clock="processor",
+    told = job(testbed.spec.network, "studies.adp1987.workload", clock="processor",
                options=dict(testbed.spec.options))
     made = Driven(tmp_path_factory.mktemp("real"), told,
-                  PROJECT / "studies" / "adp1987" / "inside.py")
+                  PROJECT / "studies" / "adp1987" / "workload.py")
     code = made.folder / "code"
     for room in ("protocols", "policies", "studies/adp1987"):
         shutil.copytree(PROJECT / room, code / room, ignore=shutil.ignore_patterns("*.yml"))
@@ -51,7 +51,7 @@ async def driven(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Driv
         await made.ask("bye", do="stop")
 
 
-async def judged(driven: Driven, protocol: str, fault: str = "") -> Judged:
+async def judged(driven: Driven, protocol: str, fault: str = "") -> Judgement:
     """A repetition, with a control if asked for, as the judge sees it."""
     cell = next(cell for cell in MADE.cells if cell.ids["protocol"] == protocol)
     name = f"{cell.name}-{fault or 'plain'}"
@@ -68,7 +68,7 @@ async def test_each_protocol_carries_the_messages_and_is_proven(driven: Driven,
     assert came.reason == ""
     assert {check.check for check in came.evidence} == CHECKS[protocol]
     measured = came.measured
-    assert isinstance(measured, Measured)
+    assert isinstance(measured, Measurements)
     assert measured.throughput_bytes_per_s and measured.messages_per_s and measured.latency_s
     assert measured.wire_bytes_per_byte and measured.wire_bytes_per_byte > 1
     assert (measured.establishment_s is None) is (protocol == "none")

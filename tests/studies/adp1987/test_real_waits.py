@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measure.observed import Check
-from measure.pcap import CapturedFrame
-from protocols.adp.packets import Flag, Frame, Kind
-from studies.adp1987.dispatched import Arrival
-from studies.adp1987.realtime import carriers, waits
-from studies.adp1987.sniffed import PROTOCOL
+from measure.capture.pcap import CapturedFrame
+from measure.checks.observation import Check
+from protocols.adp.packets import Frame, HeaderFlag, MessageKind
+from studies.adp1987.programs import carriers
+from studies.adp1987.proof import realtime_checks
+from studies.adp1987.proof.captured_messages import PROTOCOL
+from studies.adp1987.proof.timing import Arrival
 
 TASK: dict[str, Any] = {"protocol": "adp", "queue": True, "timeout_s": 0.04, "bound_bytes": 8192}
 BEGUN_S, SOURCE = 1700000000.0, "10.9.0.1"
@@ -26,7 +27,8 @@ TRACE: Sequence[Arrival] = [(n / 10 + offset_s, 100, urgent) for n in range(40)
 
 def frame(at_s: float, count: int) -> CapturedFrame:
     """The head of an ADP message with so many user messages."""
-    content = Frame(2, Kind.DATA, Flag.SEALED | Flag.ALL, count, bytes(8), bytes(8)).clear_bytes()
+    content = Frame(2, MessageKind.DATA, HeaderFlag.SEALED | HeaderFlag.ALL, count, bytes(8),
+                    bytes(8)).clear_bytes()
     packet = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(content), 1, 0, 64, PROTOCOL, 0,
                          bytes((10, 9, 0, 1)), bytes((10, 9, 0, 2))) + content
     return CapturedFrame(BEGUN_S + at_s, bytes(12) + b"\x08\x00" + packet, 14 + len(packet))
@@ -35,7 +37,8 @@ def frame(at_s: float, count: int) -> CapturedFrame:
 def check(*sent: tuple[float, int], trace: Sequence[Arrival] = TRACE, **task: Any) -> Check:
     """What is judged of ADP messages that went then, each with so many user messages."""
     frames = [frame(at_s, count) for at_s, count in sent]
-    return waits.check_waits(waits.measure_waits(frames, SOURCE, trace, TASK | task))
+    return realtime_checks.check_waits(realtime_checks.measure_waits(frames, SOURCE, trace,
+                                                                     TASK | task))
 
 
 def went(timeout_s: float, *, late_s: float = 0.0, every: int = 1) -> list[tuple[float, int]]:

@@ -13,37 +13,37 @@ from analysis.present import page, terminal
 from analysis.present.report import Report
 from analysis.table import Entry
 from harness.engine.request import RunRequest, build_plan
-from measure.record import CheckRecord, Record, StudyRecord
-from studies.adp1987 import design, published
-from studies.adp1987.body import SHARES, Measured, PrefixRecord
+from measure.records.record import CheckRecord, Record, StudyRecord
+from studies.adp1987 import cells, published
+from studies.adp1987.measurements import SHARES, Measurements, PrefixRecord
 
 STUDY = studies.load_study("adp1987")
 PAPER = published.load_values()
 
 
-def as_published(cell: tuple[str, ...], repetition: int) -> Measured:
+def as_published(cell: tuple[str, ...], repetition: int) -> Measurements:
     """What the paper has for a cell, a hair apart in two repetitions; elsewhere anything."""
     hair = 1 + repetition / 1e6
     fields = {metric: PAPER.all.get((metric, *cell), 1.0) * hair for metric in (
         "throughput_bytes_per_s", "latency_s", "utilisation_share", "adp_message_bytes")}
-    if cell[4] == design.REAL_TIME and cell[7] == "modern":
+    if cell[4] == cells.REAL_TIME and cell[7] == "modern":
         fields["throughput_bytes_per_s"] *= 0.5
-    return Measured(
+    return Measurements(
         **fields, latency_median_s=0.010 * hair, latency_deviation_s=0.00608 * hair,
         establishment_s=PAPER.establishment_s * hair, latencies_s=[0.007, 0.010, 0.017, 0.024],
-        overloaded=cell in (design.ids("ALL", scope="FE", queue="OFF"),
-                            design.ids("ALL", rate="2")),
+        overloaded=cell in (cells.cell_ids("ALL", scope="FE", queue="OFF"),
+                            cells.cell_ids("ALL", rate="2")),
         prefixes=[PrefixRecord(messages=round(share * 1000), latency_s=0.011,
                                throughput_bytes_per_s=7.5e5) for share in SHARES])
 
 
 def records() -> Iterator[Record]:
     """Two repetitions of every cell of the design."""
-    for cell in dict.fromkeys(design.design_cells(list(design.TRACES))):
+    for cell in dict.fromkeys(cells.design_cells(list(cells.TRACES))):
         for repetition in (1, 2):
             yield Record(
                 schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
-                cell=dict(zip(design.NAMES, cell, strict=True)), repetition=repetition,
+                cell=dict(zip(cells.NAMES, cell, strict=True)), repetition=repetition,
                 status="ok", reason="", digests={}, asked={}, captures=[],
                 measured=as_published(cell, repetition).model_dump(),
                 evidence=[CheckRecord(check="owner", ok=True, detail="made up")],

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import made_up_captures
-from studies.adp1987 import captured, traces
-from studies.adp1987.payload import PIECE_BYTES, Payload
-from studies.adp1987.traces import TRACES, generate_trace
+from studies.adp1987 import traces, user_traces
+from studies.adp1987.traces import PIECE_BYTES, TRACES, Payload, generate_trace
 from studies.study import StudyError
 
 
@@ -85,19 +84,19 @@ def written(times_s: list[float], packets: Sequence[bytes], path: Path) -> Path:
 
 def test_a_capture_becomes_a_trace(tmp_path: Path) -> None:
     """Every IP packet is a message, in the capture's time; the file is known by its content."""
-    level = captured.read_level(capture_of([1.0, 1.25, 3.5], tmp_path / "mine.pcap"))
+    level = user_traces.read_level(capture_of([1.0, 1.25, 3.5], tmp_path / "mine.pcap"))
     assert level.id == "mine"
     assert level.title == "3 messages of mine.pcap, none urgent, so without latency"
     assert level.value == [(0.0, 100, False), (0.25, 100, False), (2.5, 100, False)]
-    again = captured.read_level(capture_of([1.0, 1.25, 4.5], tmp_path / "mine.pcap"))
+    again = user_traces.read_level(capture_of([1.0, 1.25, 4.5], tmp_path / "mine.pcap"))
     assert again.digest != level.digest
 
 
 def test_both_versions_are_messages_with_tags_or_without(tmp_path: Path) -> None:
     """A tunnel's packet counts as such; a pushing segment is urgent; ICMP and ARP are left out."""
     kinds = list(KINDS)
-    level = captured.read_level(capture_of([float(place) for place in range(len(kinds))],
-                                           tmp_path / "mixed.pcap", kinds))
+    level = user_traces.read_level(capture_of([float(place) for place in range(len(kinds))],
+                                              tmp_path / "mixed.pcap", kinds))
     assert level.value == [
         (float(kinds.index(kind)), 120 if kind == "6in4" else 100, kind == "tcp")
         for kind in kinds if kind not in ("icmpv6", "arp")]
@@ -108,7 +107,7 @@ def test_both_versions_are_messages_with_tags_or_without(tmp_path: Path) -> None
 def test_a_trace_whose_times_go_back_is_refused(tmp_path: Path, ends_s: float) -> None:
     """Nobody can hand over a message before the start, wherever the capture ends."""
     with pytest.raises(StudyError, match=r"message 2 comes 0\.5 s before .*; sort the"):
-        captured.read_level(capture_of([1.0, 0.5, ends_s], tmp_path / "back.pcap"))
+        user_traces.read_level(capture_of([1.0, 0.5, ends_s], tmp_path / "back.pcap"))
 
 
 def test_a_packet_that_no_queue_takes_is_refused(tmp_path: Path) -> None:
@@ -117,10 +116,10 @@ def test_a_packet_that_no_queue_takes_is_refused(tmp_path: Path) -> None:
         packet = b"\x08\x00" + IPV4[:2] + size.to_bytes(2) + IPV4[4:20] + bytes(size - 20)
         return written([1.0, 2.0], [packet] * 2, tmp_path / f"{size}.pcap")
 
-    level = captured.read_level(sized(57_344))
+    level = user_traces.read_level(sized(57_344))
     assert isinstance(level.value, list) and level.value[0][1] == 57_344
     with pytest.raises(StudyError, match="a packet of 57345 bytes, more than any queue takes"):
-        captured.read_level(sized(57_345))
+        user_traces.read_level(sized(57_345))
 
 
 @pytest.mark.parametrize(("content", "word"), [
@@ -136,7 +135,7 @@ def test_what_is_no_trace_is_refused_in_a_line(content: bytes | str | None, word
     elif isinstance(content, bytes):
         path.write_bytes(content)
     with pytest.raises(StudyError, match=word) as refused:
-        captured.read_level(path)
+        user_traces.read_level(path)
     assert "\n" not in str(refused.value)
 
 
