@@ -1,4 +1,10 @@
-"""Judge: turn captures and application logs into measured values and evidence."""
+"""Evaluate one measurement of authenticast1998: compute measured values and run its checks.
+
+In one measurement (repetition), a server streams signed video to its clients. The workload leaves
+captures, application logs and a list of each client's packets in a folder. `judge_repetition` reads
+them outside of the guest (virtual machine). It returns measured values, checks and the reason of a
+failure. `studies.authenticast1998` lists the terms.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +18,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measure import judging, on_air
-from studies import mobile
-from studies.authenticast1998 import captures, checks, factors, timelines
-from studies.authenticast1998.body import SCHEMA, ClientRecord, Measured
-from studies.authenticast1998.captures import WireDatagram
-from studies.authenticast1998.keys import Key
-from studies.authenticast1998.verify import Verified, verify_capture
-from studies.study import Judged, Repetition
+from measure.checks import proof
+from measure.records import judgement
+from studies import policy_factors
+from studies.authenticast1998 import cells, checks, measurements, verification
+from studies.authenticast1998.measurements import SCHEMA, ClientRecord, Measurements
+from studies.authenticast1998.verification import (
+    Key,
+    VerificationResult,
+    WireDatagram,
+    verify_capture,
+)
+from studies.study import Judgement, Repetition
 
 _RAW = ("stamps", "seed", "kernel_drops", "middle", "keys", "addresses", "processor_s",
         "clock_step_s", "failure", "parts")
 
 
 @dataclass(frozen=True)
-class Row:
-    """An entry of the client's series: what happened to a packet at the application."""
+class PacketOutcome:
+    """A row of the client's list of packets: numbers, times, and what happened to the packet.
+
+    - `place`: stream and sequence number
+    - `sent_ns`, `settled_ns`: when it was sent, and when the receiver had a result for it
+    - `fate`: the result, such as verified
+    - `crc32`: checksum of the payload that the application got
+    """
 
     place: tuple[int, int]
     sent_ns: int
@@ -42,13 +58,22 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """All data on one client's stream, each value from its most reliable source.
+class ClientStream:
+    """All data on the stream of one client, each value from its most reliable source.
 
-    `sent` and `arrived` hold the heads of data packets by stream and sequence number, from the
-    captures at the server and at the client. `whole` is the client's capture, `account` the final
-    event of its program. `gaps` are the values of DELTA in the server's reports. `away` holds the
-    packets sent during the handoff.
+    A place is the stream and sequence number of a packet.
+
+    - `sent`, `arrived`: headers of data packets in the captures at server and client, by place
+    - `sent_ns`: time of sending that the server wrote into each packet, by place
+    - `repeated`: number of data packets that arrived more than once
+    - `whole`: the client's capture
+    - `verified`: result of the verification of that capture
+    - `rows`: the client's list of packets
+    - `account`: final counts that the client's program reported, None if it reported none
+    - `gaps`: numbers of unread packets (DELTA) in the reports to the server
+    - `kernel_drops`: number of datagrams that the client's kernel dropped
+    - `made_up`: number of forged data packets in the capture
+    - `away`: places of the packets sent during the handoff
     """
 
     name: str
@@ -57,8 +82,8 @@ class Seen:
     arrived: Mapping[tuple[int, int], bytes]
     repeated: int
     whole: Sequence[WireDatagram]
-    verified: Verified
-    rows: Sequence[Row]
+    verified: VerificationResult
+    rows: Sequence[PacketOutcome]
     account: Mapping[str, Any] | None
     gaps: Sequence[int]
     kernel_drops: int
@@ -68,111 +93,127 @@ class Seen:
 
     @property
     def losses(self) -> dict[str, int]:
-        """Return the losses by cause.
+        """Return the number of lost packets by cause.
 
-        Captures at both ends show the losses on the way. They are losses of the air or wire, or of
-        the handoff where the packet was sent between two networks. The remaining missing packets
-        were lost at the buffer.
+        The captures at both ends show losses on the way: on air or wire, or by the handoff if the
+        packet was sent between two networks. The other missing packets were lost at the receive
+        buffer.
         """
-        said: dict[str, int] = dict(self.account["lost"]) if self.account else {}
-        if not said:
+        counts: dict[str, int] = dict(self.account["lost"]) if self.account else {}
+        if not counts:
             return {}
-        left = self.left_packets
-        missing = self.sent.keys() - self.arrived.keys() - left
+        unread = self.left_packets
+        missing = self.sent.keys() - self.arrived.keys() - unread
         handoff = len(missing & self.away)
-        return {**said, "air": len(missing) - handoff, "handoff": handoff,
-                "buffer": said["air"] + said["buffer"] - len(missing),
-                **({"left": len(left)} if left else {})}
+        return {**counts, "air": len(missing) - handoff, "handoff": handoff,
+                "buffer": counts["air"] + counts["buffer"] - len(missing),
+                **({"left": len(unread)} if unread else {})}
 
     @property
     def left_packets(self) -> set[tuple[int, int]]:
-        """Return the packets left behind by a client that said goodbye before its server."""
-        bye = next((datagram for datagram in self.whole if datagram.kind == captures.BYE), None)
+        """Return the packets that a client left unread, because it ended the stream early.
+
+        Each packet is a pair of stream number and sequence number.
+        """
+        bye = next((datagram for datagram in self.whole if datagram.kind == verification.BYE), None)
         if bye is None or bye.source != self.address or self.account is None:
             return set()
         return {place for place in self.sent if place[1] >= self.account["sent"]}
 
     @property
     def altered_packets(self) -> set[tuple[int, int]]:
-        """Return packets that arrived with other bytes than were sent, by the captures alone."""
+        """Return the packets whose bytes differ between the captures at server and client.
+
+        Each packet is a pair of stream number and sequence number.
+        """
         return {place for place, head in self.arrived.items()
                 if place in self.sent and self.sent[place] != head}
 
     @property
-    def processed_rows(self) -> list[Row]:
-        """Return the packets that the application got."""
+    def processed_rows(self) -> list[PacketOutcome]:
+        """Return the rows of the packets that the application got."""
         return [row for row in self.rows if row.is_processed]
 
     def altered_and_settled(self) -> tuple[int, int]:
-        """Count the altered packets that the application got, and those with any verdict."""
+        """Count the altered packets that the application got, and all altered packets settled.
+
+        A packet is settled if the receiver has a result for it, such as verified or failed.
+        """
         altered = self.altered_packets
         crcs = {packet.stream_and_sequence: f"{zlib.crc32(packet.payload):08x}" for datagram
                 in self.whole
-                if datagram.kind == captures.DATA
-                and (packet := captures.parse_data_packet(datagram.payload))
+                if datagram.kind == verification.DATA
+                and (packet := verification.parse_data_packet(datagram.payload))
                 and packet.stream_and_sequence in altered}
-        got = {row.place for row in self.processed_rows if row.crc32 == crcs.get(row.place)}
-        return len(got), len({row.place for row in self.rows} & altered)
+        processed = {row.place for row in self.processed_rows if row.crc32 == crcs.get(row.place)}
+        return len(processed), len({row.place for row in self.rows} & altered)
 
 
-def judge_repetition(repetition: Repetition) -> Judged:
-    """Verify, account for and measure a repetition by the files that its workload left.
+def judge_repetition(repetition: Repetition) -> Judgement:
+    """Evaluate one repetition by the files that its workload left.
 
     Args:
-        repetition: the cell, the settings, the run's secrets and the folder of the files.
+        repetition: the combination of factors, settings, secrets of the run and folder of the
+            files.
 
     Returns:
-        The measured values, the evidence, and the reason of a failure.
+        Measured values, results of the checks, and the reason if the repetition failed.
 
     Raises:
         MeasureError, OSError: a file is missing or cannot be read.
     """
     raw = json.loads((repetition.out / "raw.json").read_text())
-    raw_kept = judging.select_raw_values(raw, _RAW)
+    raw_kept = judgement.select_raw_values(raw, _RAW)
     if raw["failure"]:
-        return Judged(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
-                      captures=on_air.list_captures(raw), raw=raw_kept)
-    said = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
+        return Judgement(None, reason=f"{raw['failure']['stage']}: {raw['failure']['reason']}",
+                         captures=proof.list_captures(raw), raw=raw_kept)
+    failures = [f"{name}: {event['reason']}" for name, events in raw["events"].items()
             for event in events if event["event"] == "failed"]
-    if said:
-        return Judged(None, reason="; ".join(said), captures=on_air.list_captures(raw),
-                      raw=raw_kept,
-                      status="failed")
-    heads = list(captures.read_datagrams(repetition.out / "heads-server.pcap",
-                                         on_air.esp_keys(raw)))
-    seen = list(_read_streams(raw, repetition.out, heads))
-    heuristic, load = factors.heuristic_of(repetition.cell), repetition.cell.value("load")
-    evidence = checks.check_all(seen, heads, raw["addresses"],
-                                checks.Expectation.from_levels(heuristic, load))
-    if mobile.is_on_air(repetition.cell):
+    if failures:
+        return Judgement(None, reason="; ".join(failures), captures=proof.list_captures(raw),
+                         raw=raw_kept)
+    heads = list(verification.read_datagrams(repetition.out / "heads-server.pcap",
+                                             proof.esp_keys(raw)))
+    streams = list(_read_streams(raw, repetition.out, heads))
+    heuristic, load = cells.heuristic_of(repetition.cell), repetition.cell.value("load")
+    evidence = checks.run_checks(streams, heads, raw["addresses"],
+                                 checks.CellRequirements.from_levels(heuristic, load))
+    if policy_factors.is_on_air(repetition.cell):
         policy, scenario = (repetition.cell.value(name) for name in ("policy", "scenario"))
-        evidence += on_air.verify_repetition(policy, scenario, repetition.out, raw,
-                                             repetition.secrets)
-    unproven = judging.failure_reasons(evidence)
-    measured = _measure(seen, raw) if all(one.account and one.processed_rows for one
-                                          in seen) else None
+        evidence += proof.verify_repetition(policy, scenario, repetition.out, raw,
+                                            repetition.secrets)
+    unproven = judgement.failure_reasons(evidence)
+    measured = _measure(streams, raw) if all(one.account and one.processed_rows for one
+                                             in streams) else None
     if measured is None and not unproven:
         unproven = ["not proven: streams end (a client has no account)"]
     reason = "; ".join(unproven)
-    return Judged(measured if not reason else None, evidence, reason,
-                  status="failed" if reason else "ok", captures=on_air.list_captures(raw),
-                  raw=raw_kept,
-                  files=[f"{one.name}.csv" for one in seen])
+    return Judgement(measured if not reason else None, evidence, reason,
+                     captures=proof.list_captures(raw), raw=raw_kept,
+                     files=[f"{one.name}.csv" for one in streams])
 
 
 def _read_streams(raw: Mapping[str, Any], out: Path,
-                  server_datagrams: Sequence[WireDatagram]) -> Iterator[Seen]:
-    heads = [datagram for datagram in server_datagrams if datagram.kind == captures.DATA]
-    server, moving = Key(raw["keys"]["server"]), on_air.handoff_times(raw)
+                  server_datagrams: Sequence[WireDatagram]) -> Iterator[ClientStream]:
+    """Yield the stream of each client, with its packets from captures and logs.
+
+    Args:
+        raw: raw values of the repetition.
+        out: folder of the repetition.
+        server_datagrams: datagrams captured at the server.
+    """
+    heads = [datagram for datagram in server_datagrams if datagram.kind == verification.DATA]
+    server, moving = Key(raw["keys"]["server"]), proof.handoff_times(raw)
     for name, address in raw["addresses"].items():
         if name == "server":
             continue
-        every = list(captures.read_datagrams(out / f"whole-{name}.pcap", on_air.esp_keys(raw)))
-        whole = [datagram for datagram in every if not datagram.is_far_ahead]
-        arrived = [datagram.payload for datagram in whole if datagram.kind == captures.DATA]
+        datagrams = list(verification.read_datagrams(out / f"whole-{name}.pcap",
+                                                     proof.esp_keys(raw)))
+        whole = [datagram for datagram in datagrams if not datagram.is_far_ahead]
+        arrived = [datagram.payload for datagram in whole if datagram.kind == verification.DATA]
         sent = [datagram.payload for datagram in heads if datagram.target == address]
         events = raw["events"][name]
-        yield Seen(
+        yield ClientStream(
             name=name, address=address, sent={_parse_place(head): _head_of(head) for head in sent},
             sent_ns={_parse_place(head): int.from_bytes(head[16:24], "big") for head in sent},
             arrived={_parse_place(head): _head_of(head) for head in arrived},
@@ -182,34 +223,37 @@ def _read_streams(raw: Mapping[str, Any], out: Path,
             account=next((event for event in events if event["event"] == "ended"), None),
             gaps=[event["delta"] for event in raw["events"]["server"]
                   if event["event"] == "report" and event["client"] == name],
-            kernel_drops=raw["kernel_drops"][name], made_up=len(every) - len(whole),
+            kernel_drops=raw["kernel_drops"][name], made_up=len(datagrams) - len(whole),
             away={_parse_place(datagram.payload) for datagram in heads
                   if datagram.target == address and moving[0] <= datagram.at_s <= moving[1]})
 
 
 def _parse_place(head: bytes) -> tuple[int, int]:
+    """Return stream number and sequence number from the header of a data packet."""
     return int.from_bytes(head[4:8], "big"), int.from_bytes(head[8:16], "big")
 
 
 def _head_of(payload: bytes) -> bytes:
-    return payload[:captures.COMMON_BYTES]
+    return payload[:verification.COMMON_BYTES]
 
 
-def _read_rows(file: Path) -> Iterator[Row]:
+def _read_rows(file: Path) -> Iterator[PacketOutcome]:
     with file.open(newline="") as lines:
         for line in csv.DictReader(lines):
-            yield Row((int(line["stream"]), int(line["sequence"])), int(line["sent_ns"] or 0),
-                      int(line["settled_ns"]), line["fate"], line["crc32"])
+            yield PacketOutcome((int(line["stream"]), int(line["sequence"])),
+                                int(line["sent_ns"] or 0),
+                                int(line["settled_ns"]), line["fate"], line["crc32"])
 
 
-def _measure(streams: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
+def _measure(streams: Sequence[ClientStream], raw: Mapping[str, Any]) -> Measurements:
+    """Return the measured values of a repetition, as means over the clients and in detail."""
     together_ns = (max(min(one.sent_ns.values()) for one in streams),
                    min(max(one.sent_ns.values()) for one in streams))
     clients = [_client_record(one, together_ns) for one in streams]
     first, events = streams[0], raw["events"]["server"]
     verified, processed = (sum(getattr(client, name) for client in clients)
                            for name in ("verified", "processed"))
-    return Measured(
+    return Measurements(
         schema=SCHEMA, seed=raw["seed"],
         retention_share=_mean_of([client.processed / client.sent for client in clients]),
         stream_goodput_bps=_mean_of([8 * client.bytes_processed / client.duration_s
@@ -221,16 +265,22 @@ def _measure(streams: Sequence[Seen], raw: Mapping[str, Any]) -> Measured:
                                  for client in clients]),
         sent_pps=_mean_of([client.sent_pps for client in clients]),
         max_gap_packets=_mean_of([client.max_gap_packets for client in clients]),
-        handoff_s=on_air.handoff_took_s(raw), clients=clients,
-        changes=timelines.setting_changes(events, first.name, first.sent_ns),
-        lost_runs=timelines.lost_runs(first.sent_ns, {row.place for row in first.processed_rows}),
-        gap_packets=timelines.reported_values(events, first.name, first.sent_ns, "delta"),
-        level_now_share=timelines.reported_values(events, first.name, first.sent_ns, "level"),
-        retained_share=timelines.retention_by_second(first.sent_ns,
-                                                     {row.place for row in first.processed_rows}))
+        handoff_s=proof.handoff_duration_s(raw), clients=clients,
+        changes=measurements.setting_changes(events, first.name, first.sent_ns),
+        lost_runs=measurements.lost_runs(first.sent_ns,
+                                         {row.place for row in first.processed_rows}),
+        gap_packets=measurements.reported_values(events, first.name, first.sent_ns, "delta"),
+        level_now_share=measurements.reported_values(events, first.name, first.sent_ns, "level"),
+        retained_share=measurements.retention_by_second(first.sent_ns,
+                                                        {row.place for row
+                                                         in first.processed_rows}))
 
 
-def _client_record(one: Seen, together_ns: tuple[int, int]) -> ClientRecord:
+def _client_record(one: ClientStream, together_ns: tuple[int, int]) -> ClientRecord:
+    """Return packet counts and times of a client.
+
+    `together_ns` is the begin and end of the time in which the streams of all clients lasted.
+    """
     account = one.account or {}
     processed = one.processed_rows
     delays_s = sorted((row.settled_ns - row.sent_ns) / 1e9 for row in processed)
@@ -250,13 +300,13 @@ def _client_record(one: Seen, together_ns: tuple[int, int]) -> ClientRecord:
         contended_pps=_pps_within(one, *together_ns))
 
 
-def _sent_pps(one: Seen) -> float:
-    """Return the rate in packets per second, from the first to the last packet sent."""
+def _sent_pps(one: ClientStream) -> float:
+    """Return the mean sending rate in packets per second, from the first to the last packet."""
     return 1e9 * (len(one.sent) - 1) / (max(one.sent_ns.values()) - min(one.sent_ns.values()))
 
 
-def _pps_within(one: Seen, begin_ns: int, end_ns: int) -> float | None:
-    """Return the rate (packets/s) within a part of the stream (None: empty part)."""
+def _pps_within(one: ClientStream, begin_ns: int, end_ns: int) -> float | None:
+    """Return the sending rate (packets/s) within a part of the stream, or None if it has none."""
     if end_ns <= begin_ns:
         return None
     return 1e9 * sum(begin_ns <= stamp_ns < end_ns for stamp_ns in one.sent_ns.values()) / (
@@ -264,7 +314,7 @@ def _pps_within(one: Seen, begin_ns: int, end_ns: int) -> float | None:
 
 
 def _nearest_rank(values: Sequence[float], share: float) -> float:
-    """Return the quantile of sorted values at a share of 0 to 1 (nearest rank)."""
+    """Return the quantile of sorted values at a fraction of 0 to 1 (nearest rank)."""
     return values[min(len(values) - 1, int(share * len(values)))]
 
 

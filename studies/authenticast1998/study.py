@@ -1,4 +1,9 @@
-"""Definition of the study, as the engine uses it."""
+"""Define the study authenticast1998, on signed video streams that receivers cannot fully verify.
+
+It repeats measurements of Schneck and Schwan (1998). `Authenticast1998` tells the measuring program
+what to vary (factors), what to measure (metrics), which code runs and evaluates a measurement, and
+how to report. `studies.authenticast1998` lists the terms.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +12,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from measure.manifest import LevelRecord
-from studies import mobile
-from studies.authenticast1998 import factors, network, timelines, video
-from studies.authenticast1998.asked import DEVICES, Asked
-from studies.authenticast1998.body import LOST, Measured
-from studies.authenticast1998.controls import ON_AIR, ON_WIRES
-from studies.authenticast1998.metrics import METRICS, TIMELINES
+from measure.records.manifest import LevelRecord
+from studies import policy_factors
+from studies.authenticast1998 import cells, measurements, video
+from studies.authenticast1998.faults import ON_AIR, ON_WIRES
+from studies.authenticast1998.measurements import LOST, METRICS, TIMELINES, Measurements
 from studies.authenticast1998.programs import FRAMES_PER_S, LIMITED
-from studies.authenticast1998.thermostat import showing
+from studies.authenticast1998.settings import DEVICES, Settings
+from studies.authenticast1998.thermostat import page
 from studies.study import (
     Cell,
     Clock,
-    Expected,
+    ExpectedCost,
     Factor,
     Fault,
-    Judged,
-    Lab,
+    Judgement,
+    LabDefaults,
     Level,
     LivePage,
     Metric,
@@ -46,91 +50,94 @@ _PACKETS_PER_FRAME = 3.9
 _FAILED = ("failed", "bundle_failed", "bundle_incomplete")
 
 
-_LAB = Lab({"heuristic": "p20", "clients": "5", "load": "idle", "policy": mobile.NO_POLICY,
-            "scenario": factors.WIRES},
-           node=lambda cell: str(cell.value("scenario").mobile_node)
-           if mobile.is_on_air(cell) else network.client_name(1))
+_LAB = LabDefaults({"heuristic": "p20", "clients": "5", "load": "idle",
+                    "policy": policy_factors.NO_POLICY,
+                    "scenario": cells.WIRES},
+                   node=lambda cell: str(cell.value("scenario").mobile_node)
+                   if policy_factors.is_on_air(cell) else cells.client_name(1))
 
 
 class Authenticast1998(Study):
-    """A study of authenticated streams whose receivers cannot afford to verify every packet."""
+    """The study of signed streams whose receivers are too slow to verify every packet."""
 
     id: ClassVar[str] = "authenticast1998"
     title: ClassVar[str] = "Authenticast: adaptive authentication of streams"
     paper: ClassVar[str] = ("Schneck and Schwan, Authenticast: An Adaptive Protocol for "
                             "High-Performance, Secure Network Applications, 1998")
-    factors: ClassVar[tuple[Factor, ...]] = factors.FACTORS
+    factors: ClassVar[tuple[Factor, ...]] = cells.FACTORS
+    judges_claims: ClassVar[bool] = True
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     timelines: ClassVar[tuple[Metric, ...]] = TIMELINES
     faults: ClassVar[Mapping[str, Fault | str]] = {**ON_WIRES, **ON_AIR}
     proof_sets: ClassVar[Mapping[str, str]] = {"frames": "45"}
-    lab: ClassVar[Lab] = _LAB
-    live: ClassVar[LivePage | None] = showing.PAGE
+    lab: ClassVar[LabDefaults] = _LAB
+    live: ClassVar[LivePage | None] = page.PAGE
     clock: ClassVar[Clock] = "virtual"
     devices_by: ClassVar[Sequence[Clock]] = ("virtual", "real")
-    asked: ClassVar[type[Asked]] = Asked
-    measured: ClassVar[type[Measured]] = Measured
-    inside: ClassVar[str] = "studies.authenticast1998.inside"
-    judged_with: ClassVar[Sequence[str]] = mobile.JUDGED_WITH
+    settings_type: ClassVar[type[Settings]] = Settings
+    measurements_type: ClassVar[type[Measurements]] = Measurements
+    workload_module: ClassVar[str] = "studies.authenticast1998.workload"
+    judged_with: ClassVar[Sequence[str]] = policy_factors.JUDGED_WITH
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Yield the cells behind a figure, a table or a claim."""
-        return factors.select_cells(levels)
+        """Yield the combinations of factor values that a figure, a table or a claim needs."""
+        return cells.select_cells(levels)
 
     def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
-        """Return a level from a results folder.
+        """Restore a value of a factor, such as a policy, from its content in a stored plan.
 
-        Policies and scenarios may be the user's own, so they are built from the stored content.
+        The content is needed because the user's own files may be gone.
         """
-        return factors.PLACES.restore_level(factor.name, name,
-                                            entry) or super().level(factor, name, entry)
+        return cells.PLACES.restore_level(factor.name, name,
+                                          entry) or super().level(factor, name, entry)
 
-    def testbed(self, cell: Cell, settings: Asked) -> Spec:  # type: ignore[override]
-        """Return server and clients on wires, or a policy in a scenario.
+    def testbed(self, cell: Cell, settings: Settings) -> Spec:  # type: ignore[override]
+        """Describe the test network: server and clients on Ethernet, or a policy in a scenario.
 
-        Percentages are grouped apart from the other heuristics, so that two processors have work.
-        On the air, the scenario's peer streams to its mobile node.
+        On the air, the scenario's peer streams to its mobile node. Repetitions with a fixed
+        verified fraction use another network than the others, so that two can run at a time.
         """
         for setting in DEVICES:
             _check_device(setting, getattr(settings, setting))
-        if mobile.is_on_air(cell):
+        if policy_factors.is_on_air(cell):
             scenario: Scenario = cell.value("scenario")
-            mobile.refuse_losses(scenario, mobile.ACCOUNTED, at=scenario.peer)
+            policy_factors.refuse_losses(scenario, policy_factors.ACCOUNTED, at=scenario.peer)
             return Spec(scenario.network, cell.value("policy").without_upper_layers,
-                        mobile.medium_for(
-                scenario, settings.medium),
+                        policy_factors.load_scenario_medium(
+                scenario, settings.medium, cell.value("policy")),
                         {scenario.peer: settings.server_device,
                          scenario.mobile_node: settings.client_device})
         count = max(_USUAL_CLIENTS, int(cell.ids["clients"]))
-        nodes = {network.client_name(number): settings.client_device for number
+        nodes = {cells.client_name(number): settings.client_device for number
                  in range(1, count + 1)}
         kind = "percentages" if cell.value("heuristic").wish["scheme"] == "percentage" else "others"
         if settings.video:
             video.read_trace(settings.video)
-        return Spec(network.build_star(count),
-                    devices={network.SERVER: settings.server_device, **nodes},
+        return Spec(cells.build_star(count),
+                    devices={cells.SERVER: settings.server_device, **nodes},
                     options={"group": kind})
 
-    def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:  # type: ignore[override]
-        """Return cell and settings as plain data."""
-        on_air = mobile.is_on_air(cell)
+    def task(self, cell: Cell, settings: Settings) -> Mapping[str, Any]:  # type: ignore[override]
+        """Return the instructions for a repetition: its combination of factors and settings."""
+        on_air = policy_factors.is_on_air(cell)
         scenario = to_json(cell.value("scenario")) if on_air else None
-        said = settings.model_dump(mode="json")
+        stored = settings.model_dump(mode="json")
         if scenario is not None:
-            said["payload_bytes"] = min(settings.payload_bytes, settings.air_payload_bytes)
-        return {"heuristic": asdict(factors.heuristic_of(cell)), "clients": cell.ids["clients"],
-                "load": asdict(cell.value("load")), "asked": said, "scenario": scenario,
+            stored["payload_bytes"] = min(settings.payload_bytes, settings.air_payload_bytes)
+        return {"heuristic": asdict(cells.heuristic_of(cell)), "clients": cell.ids["clients"],
+                "load": asdict(cell.value("load")), "asked": stored, "scenario": scenario,
                 "trace": list(video.read_trace(settings.video)) if settings.video else [],
                 "has_port": on_air and cell.value("policy").uses_eap}
 
-    def unused_settings(self, cell: Cell, settings: Asked) -> Collection[str]:  # type: ignore[override]
-        """Return the settings without effect in this cell.
+    def unused_settings(self, cell: Cell,
+                        settings: Settings) -> Collection[str]:  # type: ignore[override]
+        """Return the settings that have no effect on this combination of factors.
 
-        Over wires these are the settings of the air. Others are load times without a load, the cost
-        of precomputed signing without it, and LIMIT where the controller has none.
+        Over Ethernet these are the settings of the air. Others are times of a disturbance that is
+        absent, the cost of precomputed signatures, and LIMIT for a controller without one.
         """
-        heuristic, load = factors.heuristic_of(cell), cell.value("load")
-        unused = set() if mobile.is_on_air(cell) else {"medium", "air_payload_bytes"}
+        heuristic, load = cells.heuristic_of(cell), cell.value("load")
+        unused = set() if policy_factors.is_on_air(cell) else {"medium", "air_payload_bytes"}
         if not load.share:
             unused |= {"load_from_s", "load_to_s"}
         if settings.signing != "precomputed":
@@ -140,23 +147,25 @@ class Authenticast1998(Study):
             unused.add("limit")
         return unused
 
-    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:  # type: ignore[override]
-        """Estimate the duration and costs from the number of packets."""
+    def expected_cost(self, cell: Cell,
+                      settings: Settings) -> ExpectedCost:  # type: ignore[override]
+        """Estimate duration, CPU time and capture size of a repetition from its packets."""
         packets, lasts_s = self._stream_size(cell, settings)
-        return Expected(lasts_s, 0.7 + 0.0014 * packets,
-                        packets * (settings.payload_bytes + 300))
+        return ExpectedCost(lasts_s, 0.7 + 0.0014 * packets,
+                            packets * (settings.payload_bytes + 300))
 
-    def deadline_s(self, cell: Cell, settings: Asked) -> float:  # type: ignore[override]
-        """Return a deadline far above the time that the packets take on a slow machine."""
+    def deadline_s(self, cell: Cell, settings: Settings) -> float:  # type: ignore[override]
+        """Return the longest time (s) that one repetition may take before it is aborted."""
         packets, lasts_s = self._stream_size(cell, settings)
         return 120 + 0.05 * packets + 4 * lasts_s
 
-    def notes(self, cells: Sequence[Cell], settings: Asked) -> Sequence[str]:  # type: ignore[override]
-        """Return a line on the user's video, if there is one."""
+    def notes(self, cells: Sequence[Cell],
+              settings: Settings) -> Sequence[str]:  # type: ignore[override]
+        """Return a line that describes the user's own video, if there is one."""
         return [video.describe_video(settings.video, settings.frames)] if settings.video else []
 
-    def _stream_size(self, cell: Cell, settings: Asked) -> tuple[float, float]:
-        """Return the packets to all clients, and the duration of the stream (s)."""
+    def _stream_size(self, cell: Cell, settings: Settings) -> tuple[float, float]:
+        """Return the number of packets to all clients, and the duration of the stream (s)."""
         clients = int(cell.ids["clients"])
         if not settings.video or cell.value("load").rate_pps:
             return clients * settings.frames * _PACKETS_PER_FRAME, settings.frames / FRAMES_PER_S
@@ -165,14 +174,14 @@ class Authenticast1998(Study):
         packets = sum(-(-int(line.split(",")[1]) // settings.payload_bytes) for line in lines)
         return clients * packets * share, video.encode_video(settings.video).lasts_s * share
 
-    def judge(self, repetition: Repetition) -> Judged:
-        """Verify every packet again, and account for it."""
+    def judge(self, repetition: Repetition) -> Judgement:
+        """Evaluate one repetition: verify every packet again, and count lost packets."""
         from studies.authenticast1998 import judge
 
         return judge.judge_repetition(repetition)
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """Return the metrics and the sums over clients that Table 1 and the claims need."""
+        """Return the measured values of a repetition as a row, with sums over the clients."""
         clients = measured.clients
         # A favoured stream ends first and leaves its share to the others, so rates are compared
         # while all streams last.
@@ -197,19 +206,19 @@ class Authenticast1998(Study):
                 "below_floor_s": max(client.below_floor_s for client in clients)}
 
     def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """Return the timelines, and each packet's fate by sequence number (Figs. 3 and 8)."""
-        return {**super().series(measured), timelines.FATES: timelines.packet_fates(
+        """Return a repetition's timelines for figures, and each packet's result (Figs. 3, 8)."""
+        return {**super().series(measured), measurements.FATES: measurements.packet_fates(
             measured.lost_runs, measured.clients[0].sent)}
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """Return figures and tables of the paper, later comparisons and the claims."""
+        """Build the report of a run: the paper's figures, tables and claims, and comparisons."""
         from studies.authenticast1998.report import build_report
 
         return build_report(results, options, self)
 
 
 def _check_device(setting: str, name: str) -> None:
-    """Refuse a device that does not state the costs of the protocol's operations."""
+    """Refuse a device model that lacks the time of an operation of the protocol."""
     try:
         device = load_device(name)
     except TopologyError as error:

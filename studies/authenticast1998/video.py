@@ -1,6 +1,8 @@
-"""Converter of a user's video to a trace of its frames as MPEG-1.
+"""Convert a user's video file to a list of MPEG-1 frames (type, size and duration).
 
-The encoder is an extra (requirements/video.in). The guest gets the trace and needs no encoder.
+The study authenticast1998 streams packets of these sizes and times in place of its own video.
+`read_trace` takes the file and returns one line per frame. The encoder is an optional package
+(requirements/video.in). The guest (virtual machine) gets the list only, so it needs no encoder.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ _LOCK = Path("requirements") / "video.lock"
 
 @dataclass(frozen=True)
 class EncodedVideo:
-    """Frames of a video, a line each with type, bytes and display time (us).
+    """Frames of a video, each as a line with type, bytes and display time (us).
 
-    `ends` says where the file cannot be read further, or is "" where all was read.
+    `ends` says where a damaged file cannot be read further, or is "".
     """
 
     lines: tuple[str, ...]
@@ -50,17 +52,25 @@ class EncodedVideo:
 
 
 def durations_us(lines: Sequence[str]) -> list[int]:
-    """Return the display time of each of a video's frames (us)."""
+    """Return the display time (us) of each frame of a video."""
     return [int(line.split(",")[2]) for line in lines]
 
 
 def read_trace(file: str) -> tuple[str, ...]:
-    """Return a line with type, bytes and microseconds for each frame. Raises StudyError."""
+    """Encode a video, and return a line with type, bytes and microseconds for each frame.
+
+    Raises:
+        StudyError: the file or the encoder is missing, or the file is no video.
+    """
     return encode_video(file).lines
 
 
 def describe_video(file: str, frames: int) -> str:
-    """Describe in a line how a stream of this many frames uses a video. Raises StudyError."""
+    """Describe in a line how a stream of this many frames uses a video file.
+
+    Raises:
+        StudyError: the file or the encoder is missing, or the file is no video.
+    """
     video = encode_video(file)
     durations = durations_us(video.lines)
     rate = f"{len(durations) / video.lasts_s:.3g} pictures a second"
@@ -78,7 +88,11 @@ def _format_duration(microseconds: int) -> str:
 
 
 def encode_video(file: str) -> EncodedVideo:
-    """Return a video encoded as MPEG-1. Raises StudyError."""
+    """Encode a video file as MPEG-1, and return its frames.
+
+    Raises:
+        StudyError: the file or the encoder is missing, or the file is no video.
+    """
     path = Path(file)
     try:
         changed_ns = path.stat().st_mtime_ns
@@ -93,13 +107,18 @@ def encode_video(file: str) -> EncodedVideo:
 
 
 def stored_name(file: str) -> str:
-    """Return the name of a video in a results folder: file name and trace digest."""
+    """Return the name of a video in a results folder: its file name, and a digest of its frames."""
     digest = hashlib.sha256("\n".join(read_trace(file)).encode()).hexdigest()
     return f"{Path(file).name} ({digest[:16]})"
 
 
 @functools.lru_cache
 def _encode_file(path: Path, _changed_ns: int) -> EncodedVideo:
+    """Encode a video file. `_changed_ns` makes the cache miss after the file has changed.
+
+    Raises:
+        StudyError: the file is no video, is cut short, or has too few pictures.
+    """
     import av
 
     try:
@@ -121,7 +140,7 @@ def _encode_file(path: Path, _changed_ns: int) -> EncodedVideo:
 
 
 def _encode_pictures(av: Any, source: Any, path: Path) -> EncodedVideo:
-    """Encode a video's pictures up to where the file can be read."""
+    """Encode the pictures of a video, up to where the file can be read."""
     stream = source.streams.video[0]
     if stream.codec.name in _TEXT:
         raise ValueError("text has no pictures")
@@ -150,7 +169,7 @@ def _encode_pictures(av: Any, source: Any, path: Path) -> EncodedVideo:
 
 
 def _make_encoder(av: Any) -> Any:
-    """Return an encoder for 29.97 pictures/s: MPEG-1 allows television rates only."""
+    """Return an MPEG-1 encoder for 29.97 pictures/s, because MPEG-1 allows TV rates only."""
     encoder = av.CodecContext.create(_CODEC, "w")
     encoder.width, encoder.height, encoder.pix_fmt = _WIDTH, _HEIGHT, "yuv420p"
     encoder.framerate, encoder.time_base = _RATE, 1 / _RATE
@@ -161,10 +180,10 @@ def _make_encoder(av: Any) -> Any:
 
 
 def _durations_us(times_s: Sequence[float | None], count: int, rate: float) -> list[int]:
-    """Return the display time of each of `count` pictures, by their time stamps (us).
+    """Return the display time (us) of each of `count` pictures, by their time stamps.
 
-    The video's rate gives the display time of a last picture without a successor, and of a picture
-    whose time stamp is missing or goes back.
+    The video's rate gives the display time of the last picture, and of one whose time stamp is
+    missing or goes back.
     """
     usual_us = max(1, round(1e6 / rate))
     durations = [usual_us if before is None or after is None or after <= before else
@@ -173,7 +192,7 @@ def _durations_us(times_s: Sequence[float | None], count: int, rate: float) -> l
 
 
 def _find_cut(path: Path) -> str:
-    """Return where an MP4 file is cut short ("": a whole file or another format)."""
+    """Return where an MP4 file is cut short ("" for a complete file or another format)."""
     size = path.stat().st_size
     with path.open("rb") as file:
         parts = list(_read_parts(file, size))
@@ -188,10 +207,7 @@ def _find_cut(path: Path) -> str:
 
 
 def _read_parts(file: BinaryIO, size: int) -> Iterator[tuple[str, int, int]]:
-    """Yield name, begin and end of each part of an MP4 file.
-
-    ISO/IEC 14496-12, 4.2.
-    """
+    """Yield name, begin and end of each box of an MP4 file (ISO/IEC 14496-12, 4.2)."""
     begin = 0
     while begin < size:
         file.seek(begin)
@@ -200,6 +216,8 @@ def _read_parts(file: BinaryIO, size: int) -> Iterator[tuple[str, int, int]]:
         if length == 1:
             length = int.from_bytes(head[8:16])
         name = head[4:8].decode("latin-1")
+        # No box: the header is cut short, the length (0: to the end) is below that of a header, or
+        # the name is no text.
         if len(head) < 8 or (length and length < 8) or not name.isprintable():
             return
         yield name, begin, begin + length if length else size
@@ -207,10 +225,7 @@ def _read_parts(file: BinaryIO, size: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _frame_line(packet: Any) -> str:
-    """Return type and size of a picture from its header.
-
-    ISO/IEC 11172-2, 2.4.2.5.
-    """
+    """Return type and size of an encoded picture, by its header (ISO/IEC 11172-2, 2.4.2.5)."""
     data = bytes(packet)
     kind = data[data.index(_PICTURE) + _TYPE_AT] >> 3 & 7
     return f"{_TYPES[kind]},{len(data)}"

@@ -1,4 +1,10 @@
-"""The paper's claims as questions that confidence intervals decide."""
+"""Decide by confidence intervals which claims of the 1998 paper are confirmed.
+
+A claim is a conclusion of the paper, such as "delayed authentication loses fewer packets".
+`judge_claims` takes the measured values of a run. It turns each claim into numerical questions
+(`_ask_` functions) and returns a verdict: confirmed, refuted or undecided. The paper is Schneck and
+Schwan (1998) on signed video streams. `studies.authenticast1998` lists the terms.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from analysis.blocks import mean_of
 from analysis.cells import Cells
-from analysis.claims.finding import MORE, PERCENT, Band, Question, unit_of
-from analysis.claims.verdict import Claim, Verdict, judge_claim
+from analysis.claims import MORE, PERCENT, Band, Claim, Question, Verdict, judge_claim, unit_of
 from analysis.metrics import Metric
 from analysis.statistics import Sample
-from studies.authenticast1998.metrics import DELAY_P99, EXPOSURE, MAX_GAP, RETENTION, SENT
-from studies.authenticast1998.report import wired
+from documents.yaml_reader import load_own
+from studies.authenticast1998.measurements import DELAY_P99, EXPOSURE, MAX_GAP, RETENTION, SENT
+from studies.authenticast1998.report import comparisons
 
 _FILE = Path(__file__).parents[1] / "published" / "claims.yml"
 #: Thresholds for retaining everything and for losing packets. The text has "reasonable" and "loss".
@@ -28,23 +33,24 @@ _BENDING, _KNEE = (15, 20, 25, 30), Band(0.15, 0.25)
 _NOTICED_S = 0.15
 _BELOW = "below_floor_s"
 _REASONS: Mapping[str, str] = {
-    "A2": "a bundle of 3 still asks for more than the processor has, and loses whole bundles",
-    "A4": "in virtual time computing is free but for what is charged, so that this shows what the "
-          "heuristics' messages cost, not their computing",
+    "A2": "a bundle of 3 still needs more than the processor can do, and whole bundles are lost",
+    "A4": "in virtual time only charged operations take time, so this shows the cost of the "
+          "heuristics' messages, and not of their computing",
     "A7": "the cost of a signature at the server was chosen so that sending slows (see README)"}
 
 
 def judge_claims(cells: Cells) -> list[Verdict]:
-    """Return the verdicts on all claims, undecided where cells were not measured."""
+    """Judge all claims of the 1998 paper. A claim without measurements is undecided."""
     questions = {"A1": _ask_steepness, "A2": _ask_delayed, "A3": _ask_blend,
                  "A4": _ask_free_operations, "A5": _ask_drastic_drop,
                  "A6": _ask_gap, "A7": _ask_clients, "A8": _ask_range}
-    observations = wired.only_wired({**cells.observations, **{
+    observations = comparisons.select_wired({**cells.observations, **{
         (_BELOW, *ids): observed for ids in cells.results.cells
         if (observed := cells.mean_of_any(_BELOW, ids)) is not None}})
-    documents: list[dict[str, Any]] = yaml.safe_load(_FILE.read_text())
+    documents: list[dict[str, Any]] = load_own(_FILE)
     return [judge_claim(Claim(**document), list(questions[document["id"]]()), observations,
-                        _REASONS.get(document["id"], "")) for document in documents]
+                        _REASONS.get(document["id"], ""), cells.results.planned_looks)
+            for document in documents]
 
 
 def _cell_key(metric: Metric, heuristic: str, clients: str = "1",
@@ -57,7 +63,7 @@ def _share_question(label: str, key: tuple[str, ...], band: Band) -> Question:
 
 
 def _first_less_second(means: Sample) -> Any:
-    """Subtract the second cell's mean from the first one's."""
+    """Return the first measured mean minus the second one, as the answer to a question."""
     return means[..., 0] - means[..., 1]
 
 
@@ -79,11 +85,15 @@ def _ask_steepness() -> Iterator[Question]:
 
 
 def knee_share(retained: Sample) -> Any:
-    """Return the verified share at which a curve of means falls below `_ALL`, by interpolation.
+    """Return the verified fraction above which a receiver begins to lose packets.
 
-    The last axis has the means at the levels of `_BENDING`, with linear interpolation between them.
-    The result is the last level where a curve never falls that far, and the first level where it is
-    below from the start.
+    It is the fraction at which the curve of retained packets falls below `_ALL`, with linear
+    interpolation. If it never falls that far, the result is the largest measured fraction. If it is
+    below from the start, the result is the smallest.
+
+    Args:
+        retained: fractions of retained packets. The last axis is that of the verified fractions in
+            `_BENDING`.
     """
     falls = np.argmax(retained < _ALL, axis=-1)[..., None]
     behind = np.clip(falls, 1, len(_BENDING) - 1)

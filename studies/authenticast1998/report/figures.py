@@ -1,4 +1,9 @@
-"""Figures 3 to 9 of the paper, drawn from this run. The paper's text has no numbers for its own."""
+"""Draw Figures 3 to 9 of the 1998 paper with the measured values of a run.
+
+`build_figures` yields the figures that have measurements. They show measured values only, because
+the text of the paper has no numbers for its figures. The paper is Schneck and Schwan (1998) on
+signed video streams. `studies.authenticast1998` lists the terms.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from analysis.cells import Cells, Observation
 from analysis.metrics import Metric
-from analysis.numbers import to_quantity
 from analysis.present import figures
 from analysis.present.figures import Axis, Series
 from analysis.present.report import Figure, Panel
+from analysis.reporting.table_entries import to_quantity
 from analysis.table import Quantity
-from studies.authenticast1998.factors import FIG_4, FIG_5, PERCENTAGES
-from studies.authenticast1998.metrics import (
+from studies.authenticast1998.cells import FIG_4, FIG_5, PERCENTAGES
+from studies.authenticast1998.measurements import (
     DELAY_P99,
     EXPOSURE,
+    FATES,
     GAP,
     GOODPUT,
     LEVEL,
@@ -22,9 +28,8 @@ from studies.authenticast1998.metrics import (
     RETENTION,
     SENT,
 )
-from studies.authenticast1998.report import wired
-from studies.authenticast1998.report.wired import Ids
-from studies.authenticast1998.timelines import FATES
+from studies.authenticast1998.report import comparisons
+from studies.authenticast1998.report.comparisons import Ids
 
 _UNACCEPTABLE: Ids = ("p100", "1", "idle")
 _SHOWN: Ids = ("adaptive-1998", "1", "idle")
@@ -32,8 +37,8 @@ _PERCENT = Axis("retention", "%", 100.0)
 _NUMBER = Axis("sequence number")
 
 
-def all_figures(cells: Cells) -> Iterator[Figure]:
-    """Yield the figures whose cells were measured."""
+def build_figures(cells: Cells) -> Iterator[Figure]:
+    """Yield the figures for which there are measurements."""
     yield from _unacceptable_figure(cells)
     yield from _percentage_figure(cells)
     yield from _clients_figure(cells, "fig-5", "delayed", "Figure 5: delayed authentication, "
@@ -64,7 +69,7 @@ def _percentage_figure(cells: Cells) -> Iterator[Figure]:
                            Axis("packets verified", "%", 100.0))
               for metric in (RETENTION, GOODPUT, DELAY_P99)]
     yield Figure("fig-4", "Figure 4: retention by the percentage of packets verified, 5 clients",
-                 "Means over the clients and repetitions, with goodput and delay beside.",
+                 "Means over the clients and repetitions, with goodput and delay.",
                  "Lines over the percentage of packets verified; the run's table has all numbers.",
                  tuple(panels))
 
@@ -100,7 +105,7 @@ def _stream_figure(cells: Cells) -> Iterator[Figure]:
 
 
 def _observation_of(cells: Cells, metric: Metric, ids: Ids) -> Observation | None:
-    of_cell = wired.wired_cell(cells, ids)
+    of_cell = comparisons.wired_cell(cells, ids)
     if of_cell not in cells.results.cells:
         return None
     value = cells.value(metric.name, of_cell)
@@ -108,8 +113,8 @@ def _observation_of(cells: Cells, metric: Metric, ids: Ids) -> Observation | Non
 
 
 def _read_timeline(cells: Cells, name: str, ids: Ids) -> Sequence[tuple[float, float]]:
-    """Return a timeline of a cell's first good repetition."""
-    rows = cells.good_rows(wired.wired_cell(cells, ids))
+    """Return a timeline of a cell's first `ok` repetition, as pairs of time (s) and value."""
+    rows = cells.good_rows(comparisons.wired_cell(cells, ids))
     lists: Mapping[str, Iterable[tuple[float, float]]] = \
         cells.results.series[rows[0]] if rows else {}
     return [(float(at), float(value)) for at, value in lists.get(name, ())]

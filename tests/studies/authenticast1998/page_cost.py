@@ -20,9 +20,8 @@ from typing import Any
 
 import chromium
 from conftest import wait_until
-from harness.live.door import Door
-from harness.live.serving import PageServer
-from harness.live.shown import ShownRun
+from harness.live.server import PageAddress, PageServer
+from harness.live.sources import RunSource
 from made_up_streams import PAGE, MadeUpRun
 
 _KINDS = {"--renderer-client-id": "renderer", "--gpu-preferences": "drawing",
@@ -116,8 +115,8 @@ def main(seconds: float) -> None:
         run = SteadyRun(Path(folder) / "run", 7, past_s=70)
         with run:
             others = set(threading.enumerate())
-            with PageServer(shown := ShownRun(run.folder, PAGE), PAGE.folder,
-                            Door()) as server, shown:
+            with PageServer(shown := RunSource(run.folder, PAGE), PAGE.folder,
+                            PageAddress()) as server, shown:
                 browser.get(server.address)
                 wait_until(lambda: browser.execute_script("return document.querySelectorAll("
                                                           "'article[data-state=streaming]').length"

@@ -9,19 +9,19 @@ import pytest
 
 import analysis
 import studies
+from analysis.present.page import save_report as write_report
 from analysis.present.report import Report
-from analysis.present.writing import save_report as write_report
 from harness.engine.request import RunRequest, build_plan
-from measure.record import CheckRecord, Record, StudyRecord, write_record
+from measure.records.record import CheckRecord, Record, StudyRecord, write_record
 from studies import records as stored
-from studies.authenticast1998 import factors, timelines
-from studies.authenticast1998.body import ClientRecord, Measured
-from studies.authenticast1998.factors import Disturbance
-from studies.authenticast1998.report import bound, claims
+from studies.authenticast1998 import cells, measurements
+from studies.authenticast1998.cells import Disturbance
+from studies.authenticast1998.measurements import ClientRecord, Measurements
+from studies.authenticast1998.report import claims, comparisons
 
 STUDY = studies.load_study("authenticast1998")
 #: Every cell: the profile `paper` leaves out what has a profile of its own.
-PLAN = build_plan(RunRequest(STUDY, profile="paper", levels={"load": list(factors.DISTURBANCES)}),
+PLAN = build_plan(RunRequest(STUDY, profile="paper", levels={"load": list(cells.DISTURBANCES)}),
                   {})
 SENT = 1000
 #: Retention and exposure by heuristic: those of one client, as the paper has them.
@@ -55,7 +55,7 @@ def body(cell: dict[str, str], repetition: int) -> dict[str, Any]:
         altered_processed=passed, bytes_processed=1400 * processed, duration_s=10.0,
         delay_median_s=0.01, delay_p99_s=0.02, exposure_s=0.0, below_floor_s=0.0,
         max_gap_packets=80, signatures_verified=10, sent_pps=RATES.get(cell["load"], 117.0))
-    measured = Measured(
+    measured = Measurements(
         schema=1, seed=repetition, retention_share=processed / SENT, stream_goodput_bps=1e6,
         delay_median_s=0.01, delay_p99_s=0.02, level_share=0.5,
         exposure_share=EXPOSED.get(heuristic, 0.0) + repetition / 1000,
@@ -77,7 +77,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
                 schema=2, study=StudyRecord(id=STUDY.id, version=1), cell=cell.ids,
                 repetition=repetition, status="ok", reason="", digests={}, asked={},
                 measured=body(cell.ids, repetition),
-                evidence=[CheckRecord(check="every packet once", ok=True, detail="0")],
+                evidence=[CheckRecord(check="no packet arrives twice", ok=True, detail="0")],
                 environment={"clock": "virtual", "machine": "guest"}, captures=[],
                 raw={"stamps": {"start": 1000.0}}), folder / "records")
     results = analysis.load(folder, STUDY, PLAN.manifest, stored.read_record)
@@ -168,7 +168,8 @@ def test_shares_stand_beside_those_that_are_fair(report: Report) -> None:
     (0.0, [1.0, 1.0, 1.0], [0.0, 0.0, 0.0])])
 def test_max_min_fairness(capacity: float, weights: list[float], shares: list[float]) -> None:
     """Three that ask for 10, 20 and 30: nobody gets more, what is left is shared by weight."""
-    assert bound.max_min_shares(capacity, [10.0, 20.0, 30.0], weights) == pytest.approx(shares)
+    assert comparisons.max_min_shares(capacity, [10.0, 20.0, 30.0],
+                                      weights) == pytest.approx(shares)
 
 
 ASKED = {"delay_bound_ms": 1000.0, "packet_ms": 1.0, "payload_bytes": 1400, "buffer_packets": 100,
@@ -186,8 +187,8 @@ WORK = {"sha1": {"bytes_per_s": 7.1e6}, "dsa-512-verify": {"seconds": 0.05}}
 def test_the_clairvoyant_bound(share: float, rate_pps: float, at_most: float) -> None:
     """Arrivals less what neither processor nor room can take."""
     load = Disturbance("", share=share)
-    client = bound.receiver_capacity(ASKED, WORK, rate_pps)
-    assert bound.verified_at_most(load, ASKED, client) == pytest.approx(at_most, abs=0.02)
+    client = comparisons.receiver_capacity(ASKED, WORK, rate_pps)
+    assert comparisons.verified_at_most(load, ASKED, client) == pytest.approx(at_most, abs=0.02)
 
 
 @pytest.mark.parametrize("claim", ["A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8"])
@@ -200,13 +201,14 @@ def test_every_claim_is_judged(report: Report, claim: str) -> None:
 def test_lost_packets_are_told_by_runs() -> None:
     """First and last number of each run; none where nothing was lost."""
     sent = [(7, number) for number in range(10)]
-    assert timelines.lost_runs(sent, {(7, 0), (7, 3), (7, 9)}) == [(1, 2), (4, 8)]
-    assert timelines.lost_runs(sent, set(sent)) == []
+    assert measurements.lost_runs(sent, {(7, 0), (7, 3), (7, 9)}) == [(1, 2), (4, 8)]
+    assert measurements.lost_runs(sent, set(sent)) == []
 
 
 def test_fates_are_steps() -> None:
     """A packet is retained or not; a run of lost ones is a step down, and up behind it."""
-    assert timelines.packet_fates([(2, 3)], 6) == [(0, 1), (2, 1), (2, 0), (4, 0), (4, 1), (6, 1)]
+    assert measurements.packet_fates([(2, 3)], 6) == [(0, 1), (2, 1), (2, 0), (4, 0), (4, 1),
+                                                      (6, 1)]
 
 
 def test_time_is_that_of_the_packets() -> None:
@@ -215,8 +217,8 @@ def test_time_is_that_of_the_packets() -> None:
     events = [{"event": "report", "client": "c1", "sent": 0, "delta": 9},
               {"event": "report", "client": "c2", "sent": 1, "delta": 9},
               {"event": "report", "client": "c1", "sent": 3, "delta": 2}]
-    assert timelines.reported_values(events, "c1", sent_ns, "delta") == [(0.8, 2.0)]
-    assert timelines.retention_by_second(sent_ns, {(7, 0), (7, 1), (7, 4)}) == [
+    assert measurements.reported_values(events, "c1", sent_ns, "delta") == [(0.8, 2.0)]
+    assert measurements.retention_by_second(sent_ns, {(7, 0), (7, 1), (7, 4)}) == [
         (0.0, pytest.approx(2 / 3)), (1.0, 0.5)]
 
 

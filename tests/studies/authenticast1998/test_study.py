@@ -14,11 +14,11 @@ from harness.engine import profiles
 from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
 from policies import load_policy
-from protocols.authenticast.source import Frames, read_frames
-from studies import mobile
-from studies.authenticast1998 import checks, factors, judge, programs
+from protocols.authenticast.packets import FrameTraceSource, read_frames
+from studies import policy_factors
+from studies.authenticast1998 import cells, checks, judge, programs
 from topologies.loader import load_device
-from topologies.reading import ROOT
+from topologies.yaml_reader import ROOT
 
 STUDY = studies.load_study("authenticast1998")
 POLICIES = studies.FOLDER.parent / "policies"
@@ -33,17 +33,17 @@ def planned(**levels: list[str]):
 def test_the_cells_are_those_behind_something():
     """Fig. 4 has its levels at 5 clients, Figs. 5 and 6 one to five, all else one client."""
     made = build_plan(RunRequest(STUDY, profile="paper"), {})
-    wired = [cell for cell in made.cells if not mobile.is_on_air(cell)]
+    wired = [cell for cell in made.cells if not policy_factors.is_on_air(cell)]
     names = [cell.name.removesuffix("-no-policy-star-155") for cell in wired]
-    assert {f"p{level}-5-idle" for level in factors.PERCENTAGES} <= set(names)
+    assert {f"p{level}-5-idle" for level in cells.PERCENTAGES} <= set(names)
     assert {f"{heuristic}-{count}-idle" for heuristic in ("delayed", "adaptive-1998")
             for count in "12345"} <= set(names)
     assert all(cell.ids["clients"] == "1" for cell in made.cells
                if cell.ids["load"] not in ("idle", "weighted"))
     on_air = {cell.name for cell in made.cells if cell not in wired}
     assert on_air == {f"{heuristic}-1-idle-{policy}-{scenario}" for policy, heuristics in (
-        ("P1", factors.ON_AIR), ("P2", factors.BETWEEN), ("P8", factors.BETWEEN),
-        ("P12", factors.ON_AIR)) for heuristic in heuristics for scenario in ("N2", "R1")}
+        ("P1", cells.ON_AIR), ("P2", cells.BETWEEN), ("P8", cells.BETWEEN),
+        ("P12", cells.ON_AIR)) for heuristic in heuristics for scenario in ("N2", "R1")}
     assert len({testbed.spec.policy.id for testbed in made.testbeds.values()
                 if testbed.spec.policy}) == 4
     assert made.settings.clock == "virtual"
@@ -141,7 +141,7 @@ def test_the_trace_is_mpeg_1():
     assert Counter(kind for kind, *_ in frames)["I"] == 101
     bits = 8 * sum(size for _, size, _ in frames)
     assert bits / (1500 / 29.97) == pytest.approx(1.15e6, rel=0.01)
-    packets = list(Frames(frames, 29.97, 1400).items())
+    packets = list(FrameTraceSource(frames, 29.97, 1400).items())
     assert len(packets) / (1500 / 29.97) == pytest.approx(116.8, rel=0.01)
 
 
@@ -197,13 +197,13 @@ def test_the_level_is_proven_by_what_passes(count: int, settled: int, level: flo
     assert checks._check_level(passed(count, settled), level).ok is holds
 
 
-def seen(**fields: Any) -> judge.Seen:
+def seen(**fields: Any) -> judge.ClientStream:
     """A client of whose packets only something is known."""
     nothing: dict[str, Any] = {
         "name": "c1", "sent": {}, "sent_ns": {}, "arrived": {}, "repeated": 0, "whole": (),
         "verified": None, "rows": (), "account": None, "gaps": (), "kernel_drops": 0, "made_up": 0,
         "away": frozenset()}
-    return judge.Seen(**{**nothing, **fields})
+    return judge.ClientStream(**{**nothing, **fields})
 
 
 def test_losses_are_told_by_where():
@@ -215,9 +215,9 @@ def test_losses_are_told_by_where():
     assert told.losses == {"air": 2, "handoff": 2, "buffer": 2, "failed": 1}
 
 
-def row(sequence: int, fate: str) -> judge.Row:
+def row(sequence: int, fate: str) -> judge.PacketOutcome:
     """What became of a packet."""
-    return judge.Row((7, sequence), 0, 0, fate, "")
+    return judge.PacketOutcome((7, sequence), 0, 0, fate, "")
 
 
 @pytest.mark.parametrize(("made_up", "processed", "holds"), [

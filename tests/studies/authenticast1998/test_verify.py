@@ -10,13 +10,16 @@ import pytest
 
 import made_up_captures
 from authenticast_ends import DATA, ED, MS, SERVER, Ends, key, wish
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
 from protocols.authenticast.crypto import SigningKey
 from protocols.authenticast.settings import Algorithm, Scheme
-from studies.authenticast1998 import captures
-from studies.authenticast1998.captures import WireDatagram
-from studies.authenticast1998.keys import Key
-from studies.authenticast1998.verify import Verified, verify_capture
+from studies.authenticast1998 import verification
+from studies.authenticast1998.verification import (
+    Key,
+    VerificationResult,
+    WireDatagram,
+    verify_capture,
+)
 
 DSA = Algorithm.DSA
 WISHES = [wish(Scheme.PERCENTAGE, level=0.3), wish(Scheme.PERCENTAGE, DSA),
@@ -41,14 +44,14 @@ def streamed(wished, packets: int = 60) -> list[WireDatagram]:
             for way, payload in ends.wires]
 
 
-def checked(every: Iterable[WireDatagram], algorithm: Algorithm = ED) -> Verified:
+def checked(every: Iterable[WireDatagram], algorithm: Algorithm = ED) -> VerificationResult:
     """Verified with the run's keys."""
     return verify_capture(every, public(key("server", algorithm)), public(key("client")))
 
 
 def changed(every: list[WireDatagram], change: Callable[[bytes], bytes]) -> list[WireDatagram]:
     """The capture with its eighth data packet changed."""
-    at = [number for number, datagram in enumerate(every) if datagram.kind == captures.DATA][7]
+    at = [number for number, datagram in enumerate(every) if datagram.kind == verification.DATA][7]
     return [WireDatagram(one.source, one.target, change(one.payload)) if number == at else one
             for number, one in enumerate(every)]
 
@@ -103,7 +106,7 @@ def test_an_altered_change():
     assert len(checked(every).right) == 20
     raised = [WireDatagram(one.source, one.target,
                            one.payload[:29] + b"\x00\x00" + one.payload[31:])
-              if one.kind == captures.CHANGE else one for one in every]
+              if one.kind == verification.CHANGE else one for one in every]
     seen = checked(raised)
     assert set(seen.complaints) == {"a change that the server has not signed"}
     # The change is in force with the packet after the one that was on its way.
@@ -123,7 +126,7 @@ def test_an_altered_turn_of_the_dial():
     assert {epoch.answers: epoch.level for epoch in session.epochs.values()} == {0: 0.5, 1: 0.3}
     lowered = [WireDatagram(one.source, one.target,
                             one.payload[:14] + b"\0\0" + one.payload[16:])
-               if one.kind == captures.CONTROL else one for one in every]
+               if one.kind == verification.CONTROL else one for one in every]
     seen = checked(lowered)
     assert set(seen.complaints) == {"a turn of the dial that the client has not signed"}
     assert [session.ranges for session in seen.sessions.values()] == [{0: (0.0, 1.0)}]
@@ -150,8 +153,8 @@ def test_captures_are_read(tmp_path: Path):
     """Addresses and payload come out of a capture; anything else is refused by name."""
     file = tmp_path / "a.pcap"
     made_up_captures.written(file, [(1.000002, frame(b"\x11payload"))])
-    assert list(captures.read_datagrams(file)) == [
+    assert list(verification.read_datagrams(file)) == [
         WireDatagram("10.0.0.2", "10.0.1.2", b"\x11payload", 1.000002)]
     file.write_text("no capture")
     with pytest.raises(MeasureError, match=r"a\.pcap is not a capture"):
-        list(captures.read_datagrams(file))
+        list(verification.read_datagrams(file))

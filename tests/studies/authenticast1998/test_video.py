@@ -13,7 +13,7 @@ import pytest
 import studies
 from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
-from protocols.authenticast.source import Frames, read_frames
+from protocols.authenticast.packets import FrameTraceSource, read_frames
 from studies.authenticast1998 import programs, video
 from studies.study import StudyError
 
@@ -96,7 +96,7 @@ def test_a_stream_takes_the_videos_own_rate(name: str, codec: str, pixels: str, 
     lines = programs.rotate_trace(task["trace"], frames, 1)
     assert programs.duration_s(task, lines) == pytest.approx(frames / rate, rel=0.03)
     (tmp_path / "trace.csv").write_text("\n".join(lines))
-    items = Frames(read_frames(tmp_path / "trace.csv"), 29.97, 1400).items()
+    items = FrameTraceSource(read_frames(tmp_path / "trace.csv"), 29.97, 1400).items()
     assert sum(item.gap_ns for item in items) / 1e9 == pytest.approx(frames / rate, rel=0.03)
     assert made.expected_cost(cell).duration_s == pytest.approx(frames / rate, rel=0.03)
     [note] = STUDY.notes(made.cells, made.asked)

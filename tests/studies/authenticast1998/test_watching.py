@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
-from studies.authenticast1998.thermostat import showing, watching
-from studies.authenticast1998.thermostat.readings import Listener, Readings
-from studies.authenticast1998.thermostat.watching import Watching
+from studies.authenticast1998.thermostat import page
+from studies.authenticast1998.thermostat import readings as thermostat_readings
+from studies.authenticast1998.thermostat.readings import (
+    EventLogReader,
+    StreamReadings,
+    StreamReporter,
+)
 
 DOCUMENTS = {"c1": {"scheme": "percentage", "range": [10, 90], "level": 40, "algorithm": "DSA"},
              "c2": {"scheme": "delayed", "bundle": 3, "algorithm": "DSA", "automatic": True}}
@@ -66,13 +70,13 @@ def logs(tmp_path: Path) -> dict[str, Path]:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching.time, "sleep", lambda _: None)
+    monkeypatch.setattr(thermostat_readings.time, "sleep", lambda _: None)
 
 
 def watch(logs: dict[str, Path], programs: Programs, *messages: Mapping[str, Any]) -> Session:
     """Streams until their ends, with messages that come at once."""
     session = Session(*messages)
-    Watching(programs, session, logs, DOCUMENTS, NODES).until_ended(60)
+    StreamReporter(programs, session, logs, DOCUMENTS, NODES).report_until_end(60)
     return session
 
 
@@ -112,9 +116,10 @@ def test_a_client_that_died_ends_nothing(logs: dict[str, Path]) -> None:
 
 def test_readings_say_what_programs_said(logs: dict[str, Path]) -> None:
     """Numbers of the newest report, the setting in force, what the user wants, events in order."""
-    readings = Readings({name: watching.settings_from_configuration(said) for name, said
-                         in DOCUMENTS.items()})
-    listener = Listener(logs)
+    readings = StreamReadings({name: thermostat_readings.settings_from_configuration(said) for name,
+                               said
+                               in DOCUMENTS.items()})
+    listener = EventLogReader(logs)
     report = {"event": "report", "client": "c1", "at_s": 1.0, "sent": 9, "delta": 2, "level": 0.4}
     lines = [{"event": "stream", "client": "c1", "at_s": 0.5, "scheme": "percentage",
               "algorithm": "dsa"}, {"event": "report", "client": "c1", "at_s": 0.9, "sent": 1,
@@ -145,7 +150,7 @@ def test_each_check_belongs_to_a_layer() -> None:
               "no clear inner packet", "IKE proposal", "ESP transforms in the kernel",
               "keys delivered by EAPOL-Key", "frames open with the keys in force",
               "frames are as long as the air charges",
-              "messages are signed", "every packet once", "level in the user's range"]
+              "messages are signed", "no packet arrives twice", "level in the user's range"]
     for check in checks:
-        [_] = [layer for layer, parts in showing._CHECKS.items()
+        [_] = [layer for layer, parts in page._CHECKS.items()
                if any(part in check for part in parts)]

@@ -1,8 +1,9 @@
-"""Program in the middle of the wire: forward packets and alter chosen ones.
+"""Act as an attacker on the wire: forward IP packets, and alter or forge chosen ones.
 
-`python3 -m studies.authenticast1998.middle RULES.json` replaces a router's forwarding. It knows no
-key. A rule chooses packets by a seed and their sequence number, so that runs are repeatable.
-Nothing that a receiver could know decides.
+The command is `python3 -m studies.authenticast1998.altering_router RULES.json`. The rules say which
+fraction of the packets to lose, alter, repeat or follow by a forged one. The study authenticast1998
+tests with it whether receivers of signed streams detect that. The program knows no key. Seed and
+sequence number decide which packets it alters, so that runs are repeatable.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ _FORGED_EVERY = 25
 _FAR_AHEAD = 2 ** 40
 
 
-class Middle:
-    """An attacker on the wire.
+class AlteringRouter:
+    """An attacker that forwards packets, and alters or forges some of them.
 
-    Rules: `loss` (a share), `tampered_one_in`, `replayed_one_in`, `downgraded_one_in`,
-    `flooded_one_in`, and `forges` (send forged reports).
+    Its rules are `loss` (fraction of packets), `tampered_one_in`, `replayed_one_in`,
+    `downgraded_one_in`, `flooded_one_in` (N for one packet in N), and `forges` (send forged
+    reports).
     """
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
@@ -53,6 +55,7 @@ class Middle:
                 self._handle_packet(packet)
 
     def _handle_packet(self, packet: bytes) -> None:
+        """Forward a packet, unless it is to be lost, and add the forged packets of the rules."""
         start = (packet[0] & 15) * 4 + _UDP_BYTES
         payload = packet[start:]
         if payload[:1] == bytes((_HELLO_ACK,)):
@@ -89,7 +92,7 @@ class Middle:
         return bytes(changed)
 
     def _send_forged_report(self, packet: bytes, stream: bytes) -> None:
-        """Send a forged report of a client: nothing processed, everything waiting."""
+        """Send the server a forged report of a client that seems to have processed nothing."""
         client, port = self._clients[stream]
         report = _REPORT_FORM.pack(_REPORT, int.from_bytes(stream, "big"), 2 ** 40, *([0] * 12), 0)
         report += b"no key of this".ljust(16, b".")
@@ -106,7 +109,7 @@ class Middle:
         return chosen
 
     def _draw_share(self, rule: bytes, number: bytes) -> float:
-        """Return a packet's number from 0 to 1, equal in every run with this seed."""
+        """Return a pseudo-random number from 0 to 1 for a packet, equal in every run of a seed."""
         seed = int(self._rules["seed"]).to_bytes(8, "big")
         digest = hashlib.blake2b(number, digest_size=8, key=seed, person=rule).digest()
         return int.from_bytes(digest, "big") / 2 ** 64
@@ -119,8 +122,8 @@ class Middle:
 
 
 def main() -> None:
-    """Forward packets until SIGTERM, then print how many were altered."""
-    middle = Middle(json.loads(Path(sys.argv[1]).read_text()))
+    """Forward packets until SIGTERM, then print how many packets were altered."""
+    middle = AlteringRouter(json.loads(Path(sys.argv[1]).read_text()))
 
     def end(*_: object) -> None:
         sys.stdout.write(json.dumps({"event": "ended", **middle.counts}) + "\n")

@@ -1,7 +1,10 @@
-"""Factors of the study: packet authentication and load, policy and scenario.
+"""List the combinations of factors that authenticast1998 measures, and build their network.
 
-Streams go over wires, or over the air on top of the layers of a policy. A policy's stream layer may
-also say how packets are authenticated.
+A server streams signed video to clients that verify the packets. Factors are the way to
+authenticate packets (heuristic), number of clients, what disturbs them (load), security policy and
+scenario. `select_cells` yields the combinations (cells) for the values that the user chose.
+`build_star` builds the Ethernet of server and clients. Over the air, streams have the WLAN and
+IPsec protection of a policy. The paper is Schneck and Schwan (1998).
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from policies import StreamLayer
-from studies import mobile
-from studies.mobile import NO_POLICY, OF_POLICY, is_on_air
+from studies import policy_factors
+from studies.policy_factors import NO_POLICY, OF_POLICY, is_on_air
 from studies.study import Cell, Factor, Level, StudyError, fixed_levels
+from topologies.model import ROUTER, Interface, Link, Network, Node
 
 #: Level of `scenario` for streams over wires.
 WIRES = "star-155"
@@ -32,7 +36,13 @@ FIG_5 = ("1", "2", "3", "4", "5")
 
 @dataclass(frozen=True)
 class Heuristic:
-    """A way to authenticate a stream: the client's request, and the controller that adapts it."""
+    """A way to authenticate a stream: the client's request, and the controller that adapts it.
+
+    - `title`: description in tables and `--help`
+    - `wish`: settings that the client requests, such as scheme and fraction to verify
+    - `controller`: the server's controller and its parameters
+    - `has_non_repudiation`: whether signatures can prove to others who sent a packet
+    """
 
     title: str
     wish: Mapping[str, Any]
@@ -42,14 +52,15 @@ class Heuristic:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """A disturbance of a stream on its way, or of its clients.
+    """A level of the factor `load`: other work on clients, or losses and attacks on the wire.
 
-    `share` is the part of each client's processor that other work takes for a while. On the wire,
-    `loss` is the share of packets that are lost, and one packet in `tampered_one_in` is altered.
-    After one packet in `flooded_one_in` a forged packet follows, with a number far ahead.
-
-    With `rate_pps`, a source of that many packets per second replaces the video. `weight` is the
-    first client's weight in the server's signing. Every other client has weight 1.
+    - `has_security`: false if security operations take no time
+    - `share`: fraction of each client's CPU that other work takes for a while
+    - `loss`: fraction of packets that the wire loses
+    - `tampered_one_in`: N if one packet in N is altered on the wire
+    - `flooded_one_in`: N if one packet in N is followed by a forged one, with a far higher number
+    - `rate_pps`: packets per second of a constant source that replaces the video
+    - `weight`: weight of the first client when the server signs. The others have weight 1.
     """
 
     title: str
@@ -84,7 +95,7 @@ HEURISTICS: Mapping[str, Heuristic] = {
                             has_non_repudiation=False),
     "adaptive-1998": _automatic_heuristic(
         "the blend of section 5.2: 10 % at LIMIT, a larger bundle when "
-                                          "stable", _START, kind="blend-1998"),
+        "stable", _START, kind="blend-1998"),
     "adaptive-1998-delayed-first": _automatic_heuristic(
         "as section 4.5 has it: first a larger bundle",
                                                         _START, kind="delayed-first-1998"),
@@ -121,7 +132,7 @@ DISTURBANCES: Mapping[str, Disturbance] = {
                             rate_pps=220.0),
     "weighted": Disturbance("the server signs twice as much for the first client", weight=2.0),
 }
-#: Heuristics measured with one client under every disturbance, and those measured with tampering,
+#: Heuristics measured with one client under every load, and those measured with tampering,
 #: where altered packets show the level.
 BESIDE = ("p15", "delayed", "delayed-8", "secret-key", "adaptive-1998",
           "adaptive-1998-delayed-first", "tree-16", "tesla", "bounded", "bounded-tree", "floor",
@@ -153,7 +164,10 @@ _ALONE: Mapping[str, Collection[str]] = {
 
 
 def is_measured(heuristic: str, clients: str, load: str) -> bool:
-    """Return whether a figure, a table or a claim needs a cell over wires."""
+    """Return whether the study measures this combination over Ethernet.
+
+    It does if a figure, a table or a claim needs the combination.
+    """
     if load == "idle" and clients == FIG_4 and heuristic in _BY_LEVEL:
         return True
     if load == "idle" and clients in FIG_5 and heuristic in {"delayed", "adaptive-1998"}:
@@ -164,7 +178,7 @@ def is_measured(heuristic: str, clients: str, load: str) -> bool:
 
 
 def heuristic_of(cell: Cell) -> Heuristic:
-    """Return the heuristic of a cell: from its level, or from its policy's stream layer."""
+    """Return how packets of a combination are authenticated: by its factor or its policy."""
     if cell.ids["heuristic"] != OF_POLICY:
         known: Heuristic = cell.value("heuristic")
         return known
@@ -174,7 +188,7 @@ def heuristic_of(cell: Cell) -> Heuristic:
 
 
 def heuristic_from_layer(layer: StreamLayer) -> Heuristic:
-    """Convert a policy's stream layer to the settings of the protocol's programs."""
+    """Convert the layer `stream` of a policy file to settings of the protocol's programs."""
     wish: dict[str, Any] = {"scheme": layer.scheme, "range": list(layer.range)}
     if layer.scheme == "percentage":
         wish["level"] = layer.range[1] if layer.level is None else layer.level
@@ -193,12 +207,17 @@ def heuristic_from_layer(layer: StreamLayer) -> Heuristic:
 
 
 def select_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """Yield the study's cells, or all possible cells if the levels hold none of them.
+    """Yield the combinations of factor values to measure.
 
-    All possible cells are those that a user chose explicitly. Where some of them are over wires,
-    only these are yielded.
+    These are the combinations that the study's tables need, if the given values contain some of
+    them. Otherwise, the user chose other values, and all possible combinations of these values are
+    yielded. If some of these are over Ethernet, only they are yielded.
 
-    Raises StudyError where no combination is possible.
+    Args:
+        levels: the values of each factor.
+
+    Raises:
+        StudyError: no combination of the values is possible.
     """
     names = tuple(levels)
     every = [Cell(dict(zip(names, row, strict=True)))
@@ -213,10 +232,10 @@ def select_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
 
 
 def _is_possible(cell: Cell) -> bool:
-    """Return whether a combination of levels can be measured.
+    """Return whether a combination of factor values can be measured.
 
-    Wires have no policy. On the air there is one client, and the policy's stream layer where the
-    policy has one.
+    Over Ethernet there is no security policy. On the air there is one client, and a policy that
+    says how packets are authenticated takes precedence.
     """
     ids = cell.ids
     if not is_on_air(cell):
@@ -243,16 +262,17 @@ def _make_level(name: str, value: Heuristic | Disturbance) -> Level:
     return Level(name, value.title, value=value, content=content, digest=_content_digest(content))
 
 
-PLACES = mobile.WiresAndAir(
-    mobile.wires_level(WIRES, "server and clients on reserved links"),
-    mobile.Policies(POLICIES, runs={"stream"}), SCENARIOS)
+PLACES = policy_factors.WireAirFactors(
+    policy_factors.wires_level(WIRES, "server and clients on reserved links"),
+    policy_factors.PolicyReader(POLICIES, runs={"stream"}), SCENARIOS)
 
 
 FACTORS = (
     Factor("heuristic", "Heuristic",
            fixed_levels([_make_level(*item) for item in HEURISTICS.items()]),
-           plural="heuristics", option="--heuristics", help="How packets are authenticated: "
-           "names, separated by commas."),
+           plural="heuristics", option="--heuristics", help="Authenticate packets by "
+           "these heuristics; './qop studies authenticast1998' lists them (default: from the "
+           "profile, else all)."),
     Factor("clients", "Clients", fixed_levels([Level(str(count), number=float(count))
                                                for count in range(1, MAX_CLIENTS + 1)]),
            is_number=True, plural="numbers of clients"),
@@ -260,3 +280,38 @@ FACTORS = (
            plural="loads"),
     *PLACES.build_factors(),
 )
+
+
+# --- Network over wires: server, router and clients ---
+# All links have 155 Mbit/s, and each node has a device.
+
+#: MTU of IP over ATM in bytes (RFC 1626).
+MTU_BYTES = 9180
+RATE_BPS = 155_520_000.0
+DELAY_MS = 0.1
+SERVER, CLIENT = "server", "client"
+
+
+def client_name(number: int) -> str:
+    """Return the name of a client, numbered from 1."""
+    return f"c{number}"
+
+
+def build_star(clients: int) -> Network:
+    """Build a network of a server and clients, each on its own Ethernet link to a router."""
+    nodes = {
+        SERVER: Node([SERVER], {"wire": Interface("10.0.0.2/24")}, gateway="10.0.0.1"),
+        ROUTER: Node([ROUTER], {"uplink": Interface("10.0.0.1/24")}, forwarding=True)}
+    links = [_make_link(f"{SERVER}/wire", f"{ROUTER}/uplink")]
+    for number in range(1, clients + 1):
+        name = client_name(number)
+        nodes[ROUTER].interfaces[f"d{number}"] = Interface(f"10.0.{number}.1/24")
+        nodes[name] = Node([CLIENT], {"wire": Interface(f"10.0.{number}.2/24")},
+                           gateway=f"10.0.{number}.1")
+        links.append(_make_link(f"{ROUTER}/d{number}", f"{name}/wire"))
+    return Network(f"star-{clients}", nodes, links)
+
+
+def _make_link(left: str, right: str) -> Link:
+    return Link([left, right], mtu_bytes=MTU_BYTES, rate_bps=RATE_BPS, delay_ms=DELAY_MS,
+                queue_packets=1000)

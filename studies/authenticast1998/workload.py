@@ -1,8 +1,9 @@
-"""Workload in the guest: a server streams to its clients while captures are taken.
+"""Run a server that streams signed video to its clients in the guest, and capture the packets.
 
-The programs are the protocol's own, as they run between any two machines. Each testbed makes its
-own keys, and private keys stay in the guest. Over wires, nodes have the names of their parts. On
-the air, a scenario's peer serves its mobile node. Nothing is judged here.
+The guest is the virtual machine of the test network. `Workload.measure` runs one measurement
+(repetition) with the programs of `protocols.authenticast`. Packets are captured at server and
+clients, and evaluated outside of the guest. Each test network makes its own keys, and private keys
+stay in the guest. Over the air, a scenario's peer is the server and its mobile node the client.
 """
 
 from __future__ import annotations
@@ -16,35 +17,39 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from measure import beacons
-from measure.capture import Detail, Point, capturing, settle_captures
-from measure.errors import MeasureError
-from measure.neighbours import set_neighbours
-from measure.over_air import OverAir, Stay
-from measure.process import Daemon
-from measure.services.launcher import Launcher, program_environment
-from measure.workload import Service, Session, Site
+from measure.agent.errors import MeasureError
+from measure.agent.kernel_state import set_neighbours
+from measure.agent.process import Daemon
+from measure.agent.workload import Service, Session, Site
+from measure.capture import tcpdump
+from measure.capture.tcpdump import CaptureDetail, CapturePoint, capture_packets, settle_captures
+from measure.mobile_node.attachment import AttachedNode, WirelessAccess
+from measure.services.programs import Launcher, program_environment
 from protocols.authenticast import crypto
 from protocols.authenticast.settings import Algorithm
-from studies.authenticast1998 import programs, unheeding
-from studies.authenticast1998.thermostat.watching import Watching
+from studies.authenticast1998 import fault_injection, programs
+from studies.authenticast1998.thermostat.readings import StreamReporter
 from topologies.model import Scenario, from_json
 
 _READY = r'"event": "ready"'
 #: Captures of whole packets at the clients, and of headers at the server, which identify packets
 #: and their addresses.
-_WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
-_HEADERS = Detail(snap_bytes=192, buffer_kib=2048, in_blocks=True)
-#: A stream on processors of 1998 may take this many times its own length, plus spare seconds.
-_SLOWER, _SPARE_S = 8.0, 60.0
+_WHOLE = CaptureDetail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
+_HEADERS = CaptureDetail(snap_bytes=192, buffer_kib=2048, in_blocks=True)
+#: A stream on processors of 1998 may take this many times its own length.
+_SLOWER = 8.0
+#: Time that it may take in addition (s).
+_SPARE_S = 60.0
 #: Deadline (s) where clients know another server key and wait in vain.
 _NO_ANSWER_S = 10.0
-#: One second, the offset between the starts of two programs (the server first), and a tick of
-#: virtual time, in ns.
-_SECOND_NS, _APART_NS, _TICK_NS = 1_000_000_000, 50_000_000, 256
-#: Beacon interval of 102.4 ms, and offset of a start after a beacon. With this offset no beacon
-#: comes within 0.1 ms of a step of 1 ms.
+_SECOND_NS = 1_000_000_000
+#: Time between the starts of two programs, the server first (ns).
+_APART_NS = 50_000_000
+#: Tick of virtual time (ns).
+_TICK_NS = 256
+#: Beacon interval of 102.4 ms (ns).
 _BEACONS_NS = 102_400_000
+#: Time of a start after a beacon (ns). With it, no beacon comes within 0.1 ms of a step of 1 ms.
 _AFTER_BEACON_NS = 50_100_000
 #: The guest's kernel has a tick every 10 ms. Ticks and beacons are multiples of their periods since
 #: its start, so that they coincide regularly.
@@ -60,7 +65,7 @@ _RULES: Mapping[str, Mapping[str, Any]] = {
 
 
 class Workload:
-    """Run a server and its clients, and an attacker on the wire where required."""
+    """A workload: run a server and its clients, and an attacker on the wire where requested."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -74,7 +79,7 @@ class Workload:
         self._is_watched = site.clock == "real"
         #: Keys of the server. A user on a live page can change the algorithm, so it then has two.
         self._signers = ("server", "server-rsa") if self._is_watched else ("server",)
-        self._air = OverAir(site, repeatable=site.clock == "virtual") \
+        self._air = WirelessAccess(site, repeatable=site.clock == "virtual") \
             if site.network.has_radios else None
         if self._air is None:
             set_neighbours(self._testbed)
@@ -82,14 +87,14 @@ class Workload:
 
     def services(self) -> Sequence[Service]:
         """Return the services that start programs on nodes, and those that the air needs."""
-        return [*(self._air.services() if self._air else ()), self._launcher]
+        return [*(self._air.list_services() if self._air else ()), self._launcher]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
         """Run one repetition: the streams of all clients, from handshake to end.
 
         Args:
-            task: the cell and its settings, as `Authenticast1998.task` returns them.
-            out: folder of the repetition, which gets captures, logs and series.
+            task: the combination of factors and settings, as `Authenticast1998.task` returns them.
+            out: folder of the repetition, which gets captures, logs and lists of packets.
             session: raw values and time stamps of the repetition.
 
         Raises:
@@ -112,12 +117,12 @@ class Workload:
         session.stamp("start")
         with ExitStack() as stack:
             logs = {name: out / f"{name}.jsonl" for name in ("server", *names)}
-            stay = stack.enter_context(self._air.connected(
+            stay = stack.enter_context(self._air.attach_node(
                 scenario, out, session, has_port=task["has_port"])) \
                 if self._air and scenario else None
             for part, who, detail in (("whole", names, _WHOLE), ("heads", ["server"], _HEADERS)):
                 points = [self._capture_point(name) for name in who]
-                stack.enter_context(capturing(
+                stack.enter_context(capture_packets(
                     self._testbed, points, detail, part=part, out=out, logs=self._site.logs,
                     summaries=raw["captures"]))
             raw["middle"] = stack.enter_context(self._running_middle(task, seed, out))
@@ -134,21 +139,22 @@ class Workload:
 
     # --- programs ----------------------------------------------------------------------------
 
-    def _capture_point(self, name: str) -> Point:
-        """Return the capture point of one end.
+    def _capture_point(self, name: str) -> CapturePoint:
+        """Return where packets are captured at the server or at a client.
 
-        On the air, packets that the node sends through a tunnel show as ESP only.
+        On the air, packets that the node sends through a tunnel appear as ESP only.
         """
         node = self._testbed.network.nodes[self._nodes[name]]
         shown = f"udp and ({' or '.join(f'port {port}' for port in programs.PORTS)})"
-        return Point(name, self._nodes[name], node.interface_of(node.address),
-                     f"({shown}) or (esp and src host {node.address})" if self._air else "udp")
+        return CapturePoint(name, self._nodes[name], node.interface_of(node.address),
+                            f"({shown}) or (esp and src host {node.address})" if self._air
+                            else "udp")
 
     def _run_streams(self, task: Mapping[str, Any], seed: int, logs: Mapping[str, Path],
-                     session: Session, connection: Stay | None) -> None:
+                     session: Session, connection: AttachedNode | None) -> None:
         """Start the server and the clients, and wait until the clients end.
 
-        A mobile node that is to move does so in the middle of the stream.
+        If the scenario has a handoff, the mobile node moves in the middle of the stream.
         """
         clients = [name for name in logs if name != "server"]
         begin_ns = self._begin_ns()
@@ -164,7 +170,7 @@ class Workload:
             _SPARE_S + _SLOWER * lasts_s)
         with ExitStack() as stack:
             for place, (name, document) in enumerate(documents.items()):
-                stack.enter_context(self._launcher.running(
+                stack.enter_context(self._launcher.run_program(
                     "serve" if name == "server" else "receive", self._nodes[name], document,
                     logs[name], at_ns=begin_ns + place * _APART_NS,
                     listens=self._is_watched and name != "server"))
@@ -174,10 +180,12 @@ class Workload:
                 time.sleep(max(0.0, (begin_ns - programs.STEP_NS - time.monotonic_ns()) / 1e9))
                 self._testbed.reseed_backoffs("stream")
             half_s = begin_ns / 1e9 + lasts_s / 2
-            move = connection.move_away if connection is not None and connection.moves else None
+            move = None
+            if connection is not None and connection.has_pending_move:
+                move = connection.move_away
             if self._is_watched:
-                Watching(self._launcher, session, logs, {
-                    name: documents[name] for name in clients}, self._nodes).until_ended(
+                StreamReporter(self._launcher, session, logs, {
+                    name: documents[name] for name in clients}, self._nodes).report_until_end(
                     deadline_s, half_s, move)
                 return
             if move is not None:
@@ -192,20 +200,18 @@ class Workload:
                 self._launcher.wait_ended(self._nodes[name], deadline_s)
 
     def _begin_ns(self) -> int:
-        """Return the start time (ns): a tick of the clock that leaves time to start programs.
+        """Return the start time (ns) of the streams, which has a fixed distance from clock ticks.
 
-        Virtual time goes in ticks whose phase is fixed at the guest's start. From a tick on, sleeps
-        are rounded in the same way in every run.
-
-        On the air the start has a constant distance from a beacon. In virtual time that beacon
-        coincides with a tick of the kernel. Its time is calculated to the nanosecond, because a
-        measured time would vary by some microseconds.
+        Virtual time advances in ticks of the kernel. From a tick on, sleeps are rounded equally in
+        every run. On the air, the start also has a fixed distance from a beacon that coincides with
+        a tick. The time of that beacon is calculated, because a measured one would vary by some
+        microseconds.
         """
         if self._air is None:
             now_ns = time.monotonic_ns()
             begin_ns = (now_ns // _SECOND_NS + 2) * _SECOND_NS
         else:
-            beacon_ns, now_ns = beacons.wait_beacon_ns(), time.monotonic_ns()
+            beacon_ns, now_ns = tcpdump.wait_beacon_ns(), time.monotonic_ns()
             if self._site.clock == "virtual":
                 beacon_ns = now_ns - now_ns % _COINCIDE_NS + _COINCIDE_NS
             begin_ns = beacon_ns + 20 * _BEACONS_NS + _AFTER_BEACON_NS
@@ -213,7 +219,7 @@ class Workload:
 
     def _build_configurations(self, task: Mapping[str, Any], seed: int, clients: list[str],
                               out: Path, lines: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return the configurations of all programs by part, the server first."""
+        """Return the configurations of all programs by node, the server first."""
         trace = self._folder / "trace.csv"
         trace.write_text("".join(f"{line}\n" for line in lines))
         address = self._address_of("server")
@@ -228,15 +234,15 @@ class Workload:
         if self._site.fault == "wrong-server-key":
             self._make_keys(["stranger"])
             server["keys"] = [str(self._folder / "stranger.pem")]
-        if self._site.fault == programs.UNHEEDING:
+        if self._site.fault == programs.IGNORED_RANGE:
             for name in clients:
-                documents[name]["range"] = unheeding.RANGE
+                documents[name]["range"] = fault_injection.PERMITTED_RANGE
         return documents
 
     @contextmanager
     def _running_middle(self, task: Mapping[str, Any], seed: int,
                         out: Path) -> Iterator[dict[str, Any]]:
-        """Replace the router's forwarding by a program in the middle of the wire, if required."""
+        """Replace the router by the program that alters packets, if the repetition needs it."""
         rules = {name: task["load"][name] for name in ("loss", "tampered_one_in", "flooded_one_in")
                  if task["load"][name]}
         rules |= _RULES.get(self._site.fault, {})
@@ -246,7 +252,7 @@ class Workload:
         file, log = self._folder / "middle.json", out / "middle.jsonl"
         file.write_text(json.dumps({**rules, "seed": seed}))
         argv = self._testbed.node_command("router", [
-            sys.executable, "-m", "studies.authenticast1998.middle", str(file)])
+            sys.executable, "-m", "studies.authenticast1998.altering_router", str(file)])
         self._set_forwarding(by_kernel=False)
         try:
             with Daemon("middle", argv, log, _READY, env=program_environment()) as daemon:
@@ -262,7 +268,7 @@ class Workload:
     # --- helpers -----------------------------------------------------------------------------
 
     def _make_keys(self, names: Sequence[str]) -> None:
-        """Create key pairs where missing: DSA or RSA of servers, Ed25519 of clients."""
+        """Create missing key pairs: DSA or RSA for servers, Ed25519 for clients."""
         for name in names:
             if name in self._public:
                 continue
@@ -277,7 +283,7 @@ class Workload:
         return self._site.network.nodes[self._nodes[name]].address
 
     def _kernel_drops(self, names: Sequence[str]) -> dict[str, int]:
-        """Return each node's kernel's count of datagrams dropped for lack of room."""
+        """Return how many datagrams each node's kernel dropped because a buffer was full."""
         return {name: _parse_counter(self._testbed.run_command(self._nodes[name],
                                                                ["cat", "/proc/net/snmp"]),
                                      "RcvbufErrors") for name in names}
@@ -289,7 +295,7 @@ def _parse_counter(snmp: str, counter: str) -> int:
 
 
 def _read_events(log: Path) -> list[dict[str, Any]]:
-    """Return the events in a program's log. Any line that is not an event is an error message."""
+    """Return the events in the log of a program. A line that is no event is an error message."""
     events = []
     for line in log.read_text().splitlines():
         if not line.startswith("{"):
