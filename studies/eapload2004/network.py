@@ -1,13 +1,16 @@
-"""Network of the paper's Figure 4: access point and server in different networks.
+"""Build the network of the 2004 paper's Figure 4, which the study eapload2004 emulates.
 
-The generator that loads the server is in the server's network.
+`figure_4` returns nodes and links: station and access point in the visited network, and RADIUS
+server and load generator in another one. The delay between them is half the given round-trip time
+in each direction. Options add a RADIUS proxy, move the server into the visited network, or add a
+subscriber server (HSS). The paper is Kambourakis, Rouskas and Gritzalis (2004).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from measure.services.eap_server import HSS
+from measure.services.radius import HSS
 from topologies.model import (
     ACCESS_POINT,
     HOME_AGENT,
@@ -31,15 +34,13 @@ _SERVER, _LAN, _BESIDE = "10.9.0.1", "10.9.1.1", "10.9.2.1"
 
 
 def figure_4(rtt_ms: float, *, path: str = "direct", hss_ms: float | None = None) -> Network:
-    """Return the experiment's network.
-
-    Without options, the server is its network's agent, and the supplicant has it as its own agent.
+    """Build the network of the experiment.
 
     Args:
-        rtt_ms: Round trip between the two networks (ms).
-        path: `direct`, or `proxied`: the access point asks a proxy of its own network, which asks
-            the server (Figure 1). With `near`, the server is in the visited network.
-        hss_ms: Round trip from the server to a subscriber server (ms), None for no such server.
+        rtt_ms: round-trip time between the two networks (ms).
+        path: `direct`, or `proxied`: requests go through a RADIUS proxy of the visited network
+            (Figure 1). With `near`, the server is in the visited network.
+        hss_ms: round-trip time from the server to a subscriber server (ms), or None without one.
     """
     drawn = _figure_4(rtt_ms)
     if path == "proxied":
@@ -55,6 +56,7 @@ def figure_4(rtt_ms: float, *, path: str = "direct", hss_ms: float | None = None
 
 
 def _figure_4(rtt_ms: float) -> Network:
+    """Build the network of Figure 4, with a delay of half the round-trip time in each direction."""
     nodes = {
         STATION_NODE: Node([STATION], {RADIO: Interface("10.1.0.11/32", radio="02:00:00:00:04:01")},
                            gateway=_VISITED, agent=SERVER, position=[40.0, 50.0]),
@@ -83,7 +85,7 @@ def _figure_4(rtt_ms: float) -> Network:
 
 
 def _add_proxy(drawn: Network) -> None:
-    """Add a proxy to the visited network, which forwards requests to the server."""
+    """Add a RADIUS proxy to the visited network, which forwards requests to the server."""
     nodes = drawn.nodes
     for asker in (STATION_NODE, AP):
         nodes[asker] = replace(nodes[asker], agent=PROXY)
@@ -95,10 +97,7 @@ def _add_proxy(drawn: Network) -> None:
 
 
 def _bring_near(drawn: Network) -> None:
-    """Move server and load generator to the visited network.
-
-    The other network keeps its gateway.
-    """
+    """Move server and load generator to the visited network. The other keeps its gateway."""
     nodes = drawn.nodes
     nodes[ROUTER_NODE].interfaces["aaa"] = Interface(f"{_AAA}/24")
     nodes[SERVER].interfaces[SERVER_WIRE] = Interface("10.2.0.2/24")

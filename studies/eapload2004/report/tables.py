@@ -1,31 +1,42 @@
-"""Tables of the report, such as Table 1, the model and the time's parts."""
+"""Build the report's tables of authentication times at a RADIUS server.
+
+`build_tables` takes the measured values of a run, and those printed and predicted. It yields the
+tables that have measurements. Table 1 is that of the 2004 paper: the mean time of an EAP-TLS
+authentication by load of the server. Further tables are:
+
+- `methods`: EAP-TLS and EAP-AKA without load, by server
+- `model`: predictions of the queueing model, compared with measurements
+- `overload`: more load than the server's capacity
+- tables for changed networks, the load generator, CPU times, and the parts of an authentication
+
+The paper is Kambourakis, Rouskas and Gritzalis (2004). `studies.eapload2004` lists the terms.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from analysis.cells import Cells, Ids, Observation
-from analysis.claims.finding import Finding
-from analysis.numbers import NOTHING, estimate_entry
+from analysis.claims import Finding
 from analysis.queueing import QueueingError, apply_settings, solve_network
+from analysis.reporting.table_entries import MISSING_ENTRY, estimate_entry
 from analysis.table import Column, Entry, Quantity, Table
-from studies.eapload2004 import modelled
-from studies.eapload2004.design import ALONE, HSS_RTTS_MS, PLACES, TABLE_1, aka_ids, ids
-from studies.eapload2004.metrics import BACKGROUND, ROUND_TRIPS, SERVICE, UTILIZATION
-from studies.eapload2004.modelled import Predicted
-from studies.eapload2004.published import PrintedTimes
+from studies.eapload2004 import model
+from studies.eapload2004.cells import ALONE, HSS_RTTS_MS, PLACES, TABLE_1, aka_ids, cell_ids
+from studies.eapload2004.measurements import BACKGROUND, ROUND_TRIPS, SERVICE, UTILIZATION
+from studies.eapload2004.model import BackgroundPrediction, first_samples, measured_service_times
+from studies.eapload2004.published import PublishedValues
 from studies.eapload2004.report.claims import WITHIN, find_equivalence
-from studies.eapload2004.samples import first_samples, service_times
 from studies.eapload2004.waterfall import SERVER, SUPPLICANT
 
 _SOURCE = "the 2004 paper"
 #: Cells of the table `methods`, by title.
 _METHOD_CELLS = {
     "EAP-TLS, FreeRADIUS": ALONE,
-    "EAP-TLS, hostapd": ids(load="0", server="hostapd"),
+    "EAP-TLS, hostapd": cell_ids(load="0", server="hostapd"),
     **{f"EAP-AKA, hostapd, HSS at {rtt} ms": aka_ids(rtt) for rtt in HSS_RTTS_MS},
-    "EAP-TLS, FreeRADIUS, temporary identity": ids(load="0", identity="p-tmsi"),
-    "EAP-TLS, near server by cross-certificates": ids(load="0", path="near")}
+    "EAP-TLS, FreeRADIUS, temporary identity": cell_ids(load="0", identity="p-tmsi"),
+    "EAP-TLS, near server by cross-certificates": cell_ids(load="0", path="near")}
 _WHAT_IFS: Mapping[str, Mapping[str, float]] = {
     "as it is": {}, "a server ten times as fast": {"server.speed": 10},
     "two processors in the server": {"server.servers": 2},
@@ -43,9 +54,16 @@ def _ms_column(key: str, title: str, group: str = "") -> Column:
     return Column(key, title, "ms", 1e3, 1, group)
 
 
-def build_tables(cells: Cells, paper: PrintedTimes, service: Mapping[float, float],
-                 predicted: Sequence[Predicted]) -> Iterator[Table]:
-    """Yield the tables that have measured values."""
+def build_tables(cells: Cells, paper: PublishedValues, service: Mapping[float, float],
+                 predicted: Sequence[BackgroundPrediction]) -> Iterator[Table]:
+    """Yield the report's tables, without those for which nothing was measured.
+
+    Args:
+        cells: the records of the run, by combination of factors.
+        paper: values of the 2004 paper.
+        service: modelled authentication time (s), by load (1/s).
+        predicted: predictions for the load generator's authentications, by load.
+    """
     made = (_table_1(cells, paper, service), _methods_table(cells), _model_table(predicted),
             _overload_table(cells),
             _what_if_table(cells), _generator_table(cells), _demands_table(cells),
@@ -53,12 +71,12 @@ def build_tables(cells: Cells, paper: PrintedTimes, service: Mapping[float, floa
     yield from (table for table in made if table is not None)
 
 
-def _table_1(cells: Cells, paper: PrintedTimes, service: Mapping[float, float]) -> Table | None:
+def _table_1(cells: Cells, paper: PublishedValues, service: Mapping[float, float]) -> Table | None:
     rows = []
     for load in TABLE_1:
-        values = [_measured_entry(cells, ids(load=str(load), place=place), paper,
+        values = [_measured_entry(cells, cell_ids(load=str(load), place=place), paper,
                                   service.get(float(load))) for place in PLACES]
-        if any(value is not NOTHING for value in values):
+        if any(value is not MISSING_ENTRY for value in values):
             rows.append((Entry(str(load)), *values))
     if not rows:
         return None
@@ -66,21 +84,22 @@ def _table_1(cells: Cells, paper: PrintedTimes, service: Mapping[float, float]) 
         Column(f"{SERVICE.name}_{name}", place.title, "s", 1.0, 3)
         for name, place in PLACES.items()))
     return Table("table-1", "Table 1: mean EAP-TLS service time", columns, tuple(rows),
-                 "First frame of 802.1X to EAP-Success at the supplicant; the model is calibrated "
-                 "without load. Intervals are over the authentications of a cell.",
+                 "Time from the first 802.1X frame to EAP-Success at the supplicant. The model is "
+                 "calibrated without load. Intervals are over the authentications of one "
+                 "combination of factors.",
                  paper.inconsistent, clock=cells.results.clock, source=_SOURCE)
 
 
-def _measured_entry(cells: Cells, row: Ids, paper: PrintedTimes, model: float | None) -> Entry:
-    value = service_times(cells, row)
+def _measured_entry(cells: Cells, row: Ids, paper: PublishedValues, model: float | None) -> Entry:
+    value = measured_service_times(cells, row)
     if value is None:
-        return NOTHING
+        return MISSING_ENTRY
     made = estimate_entry(value.estimate, records=value.records)
     return Entry(made.text, made.number, paper.service_time_s.get(row), made.marks, made.records,
                  modelled=model)
 
 
-def _model_table(predicted: Sequence[Predicted]) -> Table | None:
+def _model_table(predicted: Sequence[BackgroundPrediction]) -> Table | None:
     if not predicted:
         return None
     columns = (Column("load_per_s", "Load, 1/s or % of capacity"),
@@ -99,7 +118,8 @@ def _model_table(predicted: Sequence[Predicted]) -> Table | None:
         _equivalence_entry(each, tested, "p95"),
         *([_drift_entry(each)] if has_drift else []))
         for each in predicted)
-    return Table("model", "The background, measured and modelled on the same arrivals", columns,
+    return Table("model", "The background authentications, measured and modelled with the same "
+                          "arrivals", columns,
                  rows, "Calibrated by one customer alone and by saturation, in the cell without "
                  "load; everything here is a prediction. Equivalent: a 95 % interval of measured / "
                  "modelled, over parts of the repetitions, is all within what the column says "
@@ -107,8 +127,8 @@ def _model_table(predicted: Sequence[Predicted]) -> Table | None:
                  + (_DRIFT if has_drift else ""))
 
 
-def _drift_entry(point: Predicted) -> Entry:
-    return Entry(number=Quantity(point.drift)) if point.drift is not None else NOTHING
+def _drift_entry(point: BackgroundPrediction) -> Entry:
+    return Entry(number=Quantity(point.drift)) if point.drift is not None else MISSING_ENTRY
 
 
 def _comparison_columns(ending: str, group: str, figure: str) -> Sequence[Column]:
@@ -119,14 +139,14 @@ def _comparison_columns(ending: str, group: str, figure: str) -> Sequence[Column
 
 
 def _comparison_entries(measured_s: float, modelled_s: float) -> Sequence[Entry]:
-    """Return the measured value, the prediction and its relative error."""
+    """Return table entries: measured value, prediction and its relative error."""
     return tuple(Entry(number=Quantity(value)) for value in (
         measured_s, modelled_s, modelled_s / measured_s - 1))
 
 
-def _equivalence_entry(point: Predicted, tested: Mapping[tuple[str, str], Finding],
+def _equivalence_entry(point: BackgroundPrediction, tested: Mapping[tuple[str, str], Finding],
                        figure: str) -> Entry:
-    """Return the result of the equivalence test at a point, with its interval."""
+    """Return a table entry with the result of the equivalence test at a load, with interval."""
     finding = tested.get((point.title, figure))
     if finding is None:
         return Entry("-", note="not tested: " + (
@@ -137,7 +157,7 @@ def _equivalence_entry(point: Predicted, tested: Mapping[tuple[str, str], Findin
 
 
 def _overload_table(cells: Cells) -> Table | None:
-    """Return the table of authentications at an overloaded server."""
+    """Build the table of authentications at an overloaded server."""
     columns = (Column("offered_per_s", "offered", "1/s", 1.0, 1),
                Column(UTILIZATION.name, "server busy", "%", 100.0, 1),
                _ms_column(BACKGROUND.name, "mean latency"),
@@ -154,16 +174,17 @@ def _overload_table(cells: Cells) -> Table | None:
                                                  for value in values if value)))
     if not rows:
         return None
-    return Table("overload", "More than the server can take", (Column("cell", "Cell"), *columns),
-                 tuple(rows), "There is no steady state, and nothing of it is predicted: what is "
-                 "measured is how fast it becomes worse.", clock=cells.results.clock)
+    return Table("overload", "More load than the server's capacity", (
+        Column("cell", "Cell"), *columns),
+                 tuple(rows), "There is no steady state, so the model predicts nothing. The table "
+                              "shows how fast times grow.", clock=cells.results.clock)
 
 
 def _methods_table(cells: Cells) -> Table | None:
-    """Return the table of EAP-AKA and EAP-TLS without load, by server and HSS distance."""
+    """Build the table of EAP-AKA and EAP-TLS without load, by distance of server and HSS."""
     rows = []
     for title, row in _METHOD_CELLS.items():
-        service, trips = service_times(cells, row), cells.value(ROUND_TRIPS.name, row)
+        service, trips = measured_service_times(cells, row), cells.value(ROUND_TRIPS.name, row)
         if service is not None and isinstance(trips, Observation):
             rows.append((Entry(title), estimate_entry(trips.estimate, records=trips.records),
                          estimate_entry(service.estimate, records=service.records)))
@@ -172,15 +193,15 @@ def _methods_table(cells: Cells) -> Table | None:
     columns = (Column("method", "Method and server"),
                Column(ROUND_TRIPS.name, "round trips", "", 1.0, 0),
                _ms_column(SERVICE.name, "service time"))
-    return Table("methods", "EAP-AKA beside EAP-TLS, and who decides", columns, tuple(rows),
-                 "Without load. Round trip between the networks 120 ms; the HSS's is between the "
-                 "server and it.", clock=cells.results.clock)
+    return Table("methods", "EAP-AKA and EAP-TLS, by server", columns, tuple(rows),
+                 "Without load. The round trip between the networks is 120 ms. The round trip of "
+                 "the HSS is between server and HSS.", clock=cells.results.clock)
 
 
 def _what_if_table(cells: Cells) -> Table | None:
-    """Return the table of the calibrated model's answers for changed networks."""
+    """Build the table of predictions for changed networks, such as a faster server."""
     try:
-        network = modelled.build_model(cells).network
+        network = model.build_model(cells).network
     except QueueingError:
         return None
     rows = []
@@ -190,16 +211,16 @@ def _what_if_table(cells: Cells) -> Table | None:
         except QueueingError:
             continue  # no measurement of resumed sessions
         rows.append((Entry(title), *(Entry(number=Quantity(made.chain(name).response_s))
-                                     for name in (modelled.FRONT, modelled.BEHIND))))
+                                     for name in (model.FRONT, model.BEHIND))))
     columns = (Column("what_if", "What if"), _ms_column("front_s", "supplicant"),
                _ms_column("background_s", "background"))
-    return Table("what-if", "What if: by the model alone", columns, tuple(rows),
-                 "At the highest load of Table 1 that was measured, by the model as the cell "
-                 "without load calibrates it; nothing here was measured.")
+    return Table("what-if", "What if: predictions of the model", columns, tuple(rows),
+                 "At the highest measured load of Table 1, by the model that was calibrated "
+                 "without load. Nothing here was measured.")
 
 
 def _generator_table(cells: Cells) -> Table | None:
-    """Return the table of the generator's lateness and processor time."""
+    """Build the table of the load generator's delays and CPU time."""
     # In virtual time, computing takes no time, so none is counted.
     takes = cells.results.clock != "virtual"
     rows = []
@@ -213,7 +234,7 @@ def _generator_table(cells: Cells) -> Table | None:
         rows.append((Entry("-".join(row)), estimate_entry(rate.estimate, records=rate.records),
                      estimate_entry(late.estimate), estimate_entry(worst.estimate),
                      Entry(number=share),
-                     *((NOTHING if used is None else estimate_entry(used.estimate),) if takes
+                     *((MISSING_ENTRY if used is None else estimate_entry(used.estimate),) if takes
                        else ())))
     if not rows:
         return None
@@ -224,8 +245,8 @@ def _generator_table(cells: Cells) -> Table | None:
                *((Column("generator_processor_s", "of a processor, each", "ms", 1e3, 2),)
                  if takes else ()))
     return Table("generator", "How late the load generator was", columns, tuple(rows),
-                 "From when each in the background was due to when it was begun; latency has it in "
-                 'it. The check "lateness" asks for 2 % of the mean at most.',
+                 "Time from the instant at which a background authentication was due until it "
+                 'began. Latencies include it. The check "lateness" permits 2 % of the mean.',
                  clock=cells.results.clock)
 
 
@@ -236,23 +257,22 @@ def _split_table(cells: Cells) -> Table | None:
         if isinstance(parts[0], Observation):
             rows.append((Entry("-".join(row)), *(
                 estimate_entry(part.estimate, records=part.records) if isinstance(part, Observation)
-                else NOTHING for part in parts)))
+                else MISSING_ENTRY for part in parts)))
     if not rows:
         return None
     columns = (Column("cell", "Cell"), *(_ms_column(name, title)
                                          for name, title in _SPLIT.items()))
     return Table("split", "Where the time of an authentication goes", columns, tuple(rows),
-                 "From captures: between request and answer at the supplicant and at the server; "
-                 "what the access point waits beside is the wire's; what a packet takes from its "
-                 "radio to the wire, and back, is its own; the rest is the air's. "
-                 "What an answer of the server's takes longer than the quickest of its kind in the "
-                 "repetition waits for its processor. Records of before have what they lack in the "
-                 "column to the left: of the access point in the air's, of waiting in the "
-                 "server's.")
+                 "From captures. Supplicant and server: time between request and answer. Access "
+                 "point: time between its radio and the wire, in both directions. Wire: the rest "
+                 "of the time that the access point waits. Air: all other time. Waiting: by how "
+                 "much an answer of the server takes longer than the fastest of its kind in the "
+                 "repetition. Older records lack the access point or waiting. These times are "
+                 "then in the column to the left.")
 
 
 def _demands_table(cells: Cells) -> Table | None:
-    """Return the table of the model's demands, step by step."""
+    """Build the table of CPU times for the queueing model, step by step."""
     rows = []
     for row in cells.results.cells:
         samples = first_samples(cells, row)
@@ -264,10 +284,10 @@ def _demands_table(cells: Cells) -> Table | None:
     if not rows:
         return None
     steps = max(map(len, rows)) - 2
-    padded = tuple((*each, *[NOTHING] * (steps + 2 - len(each))) for each in rows)
+    padded = tuple((*each, *[MISSING_ENTRY] * (steps + 2 - len(each))) for each in rows)
     columns = (Column("cell", "Cell"), Column("process", "process"), *(
         Column(f"step_{number}_s", str(number), "ms", 1e3, 2, "step")
         for number in range(1, steps + 1)))
-    return Table("demands", "What each step takes supplicant and server", columns, padded,
-                 "Between a request and its answer, in the order of requests: the quickest of the "
-                 "first good repetition, which waited for nobody.", clock=cells.results.clock)
+    return Table("demands", "Time of each step at supplicant and server", columns, padded,
+                 "Time between request and answer, in the order of requests: the fastest of the "
+                 "first good repetition, which did not wait.", clock=cells.results.clock)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from conftest import Qop
-from measure.record import Record
-from studies.eapload2004.body import Measured
-from studies.eapload2004.capacity import PAUSES_S
-from studies.eapload2004.design import NOMINAL
+from measure.records.record import Record
+from studies.eapload2004.cells import NOMINAL
+from studies.eapload2004.load import PAUSES_S
+from studies.eapload2004.measurements import Measurements
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
@@ -33,11 +33,11 @@ def measure(qop: Qop, out: str, loads: str, *words: str, sessions: str = "full",
     return {record.cell["load"]: record for record in qop.records(out).values()}
 
 
-def body(record: Record) -> Measured:
+def body(record: Record) -> Measurements:
     """What was measured, which has to be proven."""
     assert record.status == "ok", record.reason
     assert all(check.ok for check in record.evidence)
-    return Measured.model_validate(record.measured)
+    return Measurements.model_validate(record.measured)
 
 
 def test_measured_and_modelled(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_who_dies_costs_one_repetition(tmp_path: Path) -> None:
 
 
 def test_overload_is_a_result(tmp_path: Path) -> None:
-    """More than the server can take: it never rests, and becomes slower; nothing has failed."""
+    """Above the server's capacity, authentications become slower; no repetition fails."""
     record = measure(Qop(tmp_path), "over", "0", "--set", "overload_s=3", share="120")["0"]
     measured = body(record)
     assert measured.overload is not None
@@ -103,7 +103,8 @@ def test_in_real_time_a_cell_calibrates_itself(tmp_path: Path) -> None:
     name = "--server-device", "today", "--client-device", "today"
     record = measure(Qop(tmp_path), "real", "0", "--clock", "real", *name, share="25",
                      count=3)["0"]
-    measured = Measured.model_validate(record.measured)  # on a busy machine it may not be proven
+    measured = Measurements.model_validate(
+        record.measured)  # on a busy machine it may not be proven
     assert record.raw["is_ordered"]
     before, after = measured.saturation, measured.saturation_after
     assert before is not None and after is not None
@@ -123,7 +124,8 @@ def test_in_real_time_a_device_takes_its_time(tmp_path: Path) -> None:
     """
     record = measure(Qop(tmp_path), "real", "0", "--clock", "real", "--server-device", "r4400-200",
                      "--set", "arrivals=30", "--set", "saturating=20", share="50", count=2)["0"]
-    measured = Measured.model_validate(record.measured)  # on a busy machine it may not be proven
+    measured = Measurements.model_validate(
+        record.measured)  # on a busy machine it may not be proven
     before, after = measured.saturation, measured.saturation_after
     assert before is not None and after is not None
     for each in (before, after):

@@ -12,15 +12,16 @@ from analysis.queueing import QueueingError, apply_settings, simulate_network, s
 from conftest import Qop
 from harness.engine.request import RunRequest, build_plan
 from policies import load_all
-from studies.eapload2004 import modelled, overload, published
-from studies.eapload2004.design import ALONE, LOADS, NAMES, PLACES, TABLE_1, ids
-from studies.eapload2004.modelled import Unloaded
+from studies.eapload2004 import cells as eapload2004_cells
+from studies.eapload2004 import model, published
+from studies.eapload2004.cells import ALONE, LOADS, NAMES, PLACES, TABLE_1, cell_ids
+from studies.eapload2004.model import UnloadedCell
 from studies.eapload2004.study import build_policy
 from studies.study import StudyError
 
 STUDY = studies.load_study("eapload2004")
-UNLOADED = Unloaded(alone_s=0.0117, capacity_per_s=89.0, service_s=0.634, cycle_s=1.1,
-                    round_trips=5)
+UNLOADED = UnloadedCell(alone_s=0.0117, capacity_per_s=89.0, service_s=0.634, cycle_s=1.1,
+                        round_trips=5)
 DEMAND_S = 1 / UNLOADED.capacity_per_s
 
 
@@ -63,7 +64,7 @@ def test_the_generator_has_profiles_of_its_own(profile: str, clock: str,
 
 def test_a_cell_is_a_policy() -> None:
     """Certificates and sessions are the policy's; policies without them say nothing of them."""
-    tls = build_policy(dict(zip(NAMES, ids(key="rsa-2048", chain="3", path="proxied"),
+    tls = build_policy(dict(zip(NAMES, cell_ids(key="rsa-2048", chain="3", path="proxied"),
                                 strict=True))).layers.dot1x
     assert tls is not None and tls.tls is not None
     assert (tls.tls.key, tls.tls.chain, tls.tls.version) == ("rsa-2048", 3, "1.2")
@@ -82,23 +83,24 @@ def test_a_device_without_the_keys_is_refused(tmp_path: Path) -> None:
     for name, said in ((str(device), "does not say what rsa-1024-private takes"),
                        ("nonesuch", "nonesuch")):
         with pytest.raises(StudyError, match=said):
-            STUDY.testbed(cell, STUDY.asked(server_device=name))
+            STUDY.testbed(cell, STUDY.settings_type(server_device=name))
 
 
 def test_more_than_the_server_takes_is_a_result_up_to_what_can_be_offered() -> None:
     """A slower device is overloaded by loads of Table 1; a queue without end is refused."""
     cells = {cell.ids["load"]: cell for cell in STUDY.cells(levels())
-             if tuple(cell.ids.values()) == ids(load=cell.ids["load"])}
-    usual = STUDY.asked()
+             if tuple(cell.ids.values()) == cell_ids(load=cell.ids["load"])}
+    usual = STUDY.settings_type()
     assert not STUDY.task(cells["75"], usual)["overloads"]
-    slow = STUDY.asked(server_device="testbed-pc-2002")
-    capacity = overload.capacity_per_s(cells["75"].ids, slow)
+    slow = STUDY.settings_type(server_device="testbed-pc-2002")
+    capacity = eapload2004_cells.capacity_per_s(cells["75"].ids, slow)
     assert capacity is not None
     assert [load for load in cells if STUDY.task(cells[load], slow)["overloads"]] == [
         load for load in cells if float(load) >= capacity]
     STUDY.testbed(cells["75"], slow)
     with pytest.raises(StudyError, match=r"cannot be offered: .* has room for 2048"):
-        STUDY.testbed(cells["75"], STUDY.asked(server_device="testbed-pc-2002", overload_s=300))
+        STUDY.testbed(cells["75"],
+                      STUDY.settings_type(server_device="testbed-pc-2002", overload_s=300))
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -119,7 +121,7 @@ def test_bad_input_gets_one_line(qop_here: Qop, words: list[str], said: str) -> 
 def test_the_model_is_what_queueing_theory_says() -> None:
     """One supplicant beside Poisson arrivals: each finds the queue 1 / (1 - utilization)."""
     for rate in (10.0, 50.0, 75.0):
-        solution = solve_network(modelled.build_network(UNLOADED, rate))
+        solution = solve_network(model.build_network(UNLOADED, rate))
         alone_s = UNLOADED.service_s - DEMAND_S
         front = solution.chain("front")
         assert front.response_s == pytest.approx(
@@ -130,7 +132,7 @@ def test_the_model_is_what_queueing_theory_says() -> None:
 
 def test_the_model_is_calibrated_by_what_it_was_given() -> None:
     """Without load, it takes as long as was measured alone; what-ifs change it as they say."""
-    network = modelled.build_network(UNLOADED, 1e-9)
+    network = model.build_network(UNLOADED, 1e-9)
     assert solve_network(network).chain("front").response_s == pytest.approx(UNLOADED.service_s)
     # The supplicant keeps the server 1 % busy.
     behind_s = solve_network(network).chain("background").response_s
@@ -141,8 +143,8 @@ def test_the_model_is_calibrated_by_what_it_was_given() -> None:
 
 def test_resumed_sessions_are_a_what_if() -> None:
     """Nobody resumes until it is asked; a share that does leaves the server that much freer."""
-    full = modelled.build_network(UNLOADED, 50.0)
-    both = modelled.with_resumed(full, modelled.ResumedTimes(0.361, 3, 0.001), UNLOADED.rtt_s)
+    full = model.build_network(UNLOADED, 50.0)
+    both = model.with_resumed(full, model.ResumptionTimes(0.361, 3, 0.001), UNLOADED.rtt_s)
     assert solve_network(both).chain("front").response_s == pytest.approx(
         solve_network(full).chain("front").response_s)
     changed = solve_network(apply_settings(both, {"resumed": 0.9}))
@@ -155,7 +157,7 @@ def test_resumed_sessions_are_a_what_if() -> None:
 
 def test_the_model_follows_arrivals() -> None:
     """Two at once share the server: each takes twice its demand and the rest."""
-    made = simulate_network(modelled.build_network(UNLOADED, 1.0), np.random.default_rng(1),
+    made = simulate_network(model.build_network(UNLOADED, 1.0), np.random.default_rng(1),
                             arrivals_s={"background": np.array([100.0, 100.0])}).chain("background")
     rest_s = UNLOADED.alone_s - DEMAND_S
     assert min(made.responses_s) >= 2 * DEMAND_S + rest_s - 1e-9
@@ -164,6 +166,6 @@ def test_the_model_follows_arrivals() -> None:
 def test_a_calibration_that_contradicts_itself_is_refused() -> None:
     """One alone cannot be quicker than its demand."""
     with pytest.raises(QueueingError, match="one customer takes"):
-        modelled.build_network(Unloaded(0.005, 89.0, 0.634, 1.1, 5), 1.0)
+        model.build_network(UnloadedCell(0.005, 89.0, 0.634, 1.1, 5), 1.0)
     with pytest.raises(QueueingError, match="less than its round trips"):
-        modelled.build_network(Unloaded(0.0117, 89.0, 0.5, 1.1, 5), 1.0)
+        model.build_network(UnloadedCell(0.0117, 89.0, 0.5, 1.1, 5), 1.0)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import made_up_captures
-from studies.eapload2004.air import AirLosses, count_losses
-from studies.eapload2004.exchanges import SupplicantTime
+from studies.eapload2004.exchanges import AirLosses, SupplicantTime, count_losses
 from studies.eapload2004.waterfall import (
     AUTHENTICATOR,
     PARTS,

@@ -1,6 +1,10 @@
-"""Workload in the guest: a supplicant authenticates repeatedly under load.
+"""Let a station authenticate again and again at a loaded RADIUS server, in the guest.
 
-It writes captures and the generator's journal. Nothing is judged here.
+The guest is the virtual machine of the test network. `Workload.measure` runs one measurement
+(repetition): it starts the load generator, and lets the station authenticate by EAP-TLS or EAP-AKA.
+It leaves captures and the generator's log (journal), which are evaluated outside. `delay_packets`,
+`lose_packets` and `delay_requests` disturb the network for injected faults. `copy_frames` copies
+frames at the access point's radio for a capture. `studies.eapload2004` lists the terms.
 """
 
 from __future__ import annotations
@@ -14,35 +18,116 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
-from measure import capture
-from measure.capture import Detail, Point, capturing
-from measure.eap_keys import PORT
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
+from measure.agent.workload import Service, Session, Site
+from measure.capture import tcpdump
+from measure.capture.tcpdump import CaptureDetail, CapturePoint, capture_packets
 from measure.load.generator import FIRST_PORT
-from measure.services.eap_server import EapServer, SubscriberGateways, SubscriberServers
-from measure.services.launcher import program_environment
-from measure.services.program import HostProgram
-from measure.workload import Service, Session, Site
-from protocols.aka.program import PORT as HSS_PORT
-from studies.eapload2004 import far_wire, network, radio_side
-from studies.eapload2004.capacity import BEFORE, CALIBRATION, capacity_per_s
+from measure.packets.eap import RADIUS_PORT
+from measure.services.programs import HostProgram, program_environment
+from measure.services.radius import EapServer, SubscriberGateways, SubscriberServers
+from protocols.aka.program import DIAMETER_PORT as HSS_PORT
+from studies.eapload2004 import network
 from studies.eapload2004.daemons import (
-    AskingHostapd,
     EmulatedEapServer,
     EmulatedProcessors,
     EmulatedServer,
     EmulatedSupplicant,
+    ProxyBypassingHostapd,
+    RepeatedStation,
 )
-from studies.eapload2004.loading import LoadProgram
-from studies.eapload2004.processor import MeasuredProcessor
-from studies.eapload2004.reference import PAUSE_S, ReferenceLoad
-from studies.eapload2004.station import RepeatedStation
+from studies.eapload2004.load import BEFORE, CALIBRATION, PAUSE_S, ReferenceLoad, capacity_per_s
+from studies.eapload2004.load_control import LoadProgram, MeasuredProcessor
+from topologies import queueing_disciplines
+
+# --- Delay and loss on the wire between the two networks, for negative controls ---
+# Only packets to the server are affected. The server's answers are never lost.
+
+def delay_packets(site: Site, by_ms: float) -> None:
+    """Delay packets to the server by further `by_ms` milliseconds from now on (injected fault).
+
+    Raises:
+        CalledProcessError: a command has failed.
+    """
+    _change_wire(site, longer_ms=by_ms)
+
+
+@contextmanager
+def lose_packets(site: Site, seconds: float) -> Iterator[None]:
+    """Lose every packet to the server for a number of seconds from now on (injected fault)."""
+    _change_wire(site, loss_percent=100)
+    mended = Timer(seconds, _change_wire, (site,))
+    mended.start()
+    try:
+        yield
+    finally:
+        mended.join()
+
+
+def _change_wire(site: Site, longer_ms: float = 0.0, loss_percent: float = 0.0) -> None:
+    end = f"{network.ROUTER_NODE}/{network.FAR_WIRE}"
+    [link] = [link for link in site.network.links if end in link.ends]
+    other = replace(link, delay_ms=link.delay_ms + longer_ms, loss_percent=loss_percent)
+    for step in queueing_disciplines.wire_commands(other, network.FAR_WIRE):
+        site.testbed.run_command(network.ROUTER_NODE,
+                                 step.replace("qdisc add", "qdisc replace").split())
+
+
+# --- Copies of frames at the access point's side of the air, for a capture ---
+# A capture at the access point's radio shows a frame after the air, in either direction: a sent
+# frame appears when it has arrived (`topologies.medium`). So sent frames are copied before the air,
+# and received frames where the bridge gets them.
+
+#: Device that gets the copies, in the access point's namespace.
+DEVICE = "radioside"
+_EAPOL = "0x888e"
+#: tc filter for EAPOL frames with an EAP request: type 0 (EAP-Packet), code 1.
+_REQUESTS = "match u8 0 0xff at 1 match u8 1 0xff at 4 flowid 77:1"
+#: The action `continue` lets later filters act on the frame.
+_COPY = f"action mirred egress mirror dev {DEVICE} continue"
+
+
+def delay_requests(site: Site) -> None:
+    """Delay every second EAP request, as if the air had lost it once (injected fault).
+
+    No packet follows a request before its answer, so that none is overtaken.
+
+    Raises:
+        CalledProcessError: a command has failed.
+    """
+    of = f"dev {network.AP_RADIO}"
+    for line in (f"qdisc replace {of} root handle 77: prio priomap{16 * ' 1'}",
+                 # netem sends reordered packets at once. Here no other packets are queued.
+                 f"qdisc add {of} parent 77:1 handle 78: netem delay 1ms reorder 50%",
+                 f"filter add {of} parent 77: protocol {_EAPOL} prio 1 u32 {_REQUESTS}"):
+        site.testbed.run_command(network.AP, ["tc", *line.split()])
+
+
+def copy_frames(site: Site) -> None:
+    """Copy all EAPOL frames at the access point's radio to an interface for captures.
+
+    Raises:
+        CalledProcessError: a command has failed.
+    """
+    radio = network.AP_RADIO
+    bridge = site.network.nodes[network.AP].interfaces[radio].bridge
+    copied = f"protocol {_EAPOL} prio 1 matchall {_COPY}"
+    for line in (f"ip link add {DEVICE} type dummy", f"ip link set {DEVICE} up",
+                 f"tc filter add dev {radio} egress {copied}",
+                 f"tc qdisc add dev {bridge} clsact",
+                 f"tc filter add dev {bridge} ingress {copied}"):
+        site.testbed.run_command(network.AP, line.split())
+
+
+# --- Workload ---
 
 #: Capture of the background: all requests of one socket of the generator.
-_SAMPLE = Detail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
-_SAMPLED = (Point("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"), _SAMPLE)
+_SAMPLE = CaptureDetail(snap_bytes=4096, buffer_kib=4096, in_blocks=True)
+_SAMPLED = (CapturePoint("load", network.SERVER, network.LOAD_WIRE, f"udp port {FIRST_PORT}"),
+            _SAMPLE)
 #: Clients that warm the server up before anything is measured.
 _WARMING = 16
 _PAUSE_S = 0.1
@@ -53,14 +138,14 @@ _OFF_SCHEDULE: Mapping[str, Mapping[str, float]] = {
 
 
 class Workload:
-    """The workload with a supplicant, an access point, a server and a generator."""
+    """A workload: a station, an access point, a RADIUS server and a load generator."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._processors = EmulatedProcessors(site)
         self._server = EmulatedServer(site, self._processors)
         self._supplicant = EmulatedSupplicant(site, self._processors)
-        self._hostapd = AskingHostapd(site)
+        self._hostapd = ProxyBypassingHostapd(site)
         self._subscribers = SubscriberServers(site)
         self._station = RepeatedStation(site, self._supplicant, self._hostapd)
         self._processor = MeasuredProcessor(
@@ -69,7 +154,7 @@ class Workload:
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """Return the services of both kinds of servers, the access point and the supplicant.
+        """Return the services of both kinds of servers, the access point and the station.
 
         Each service runs only on nodes that have its configuration files.
         """
@@ -78,30 +163,30 @@ class Workload:
                 SubscriberGateways(site), self._supplicant, self._hostapd]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """Measure one repetition: start the load and authenticate repeatedly.
+        """Run one repetition: start the load, and authenticate the station again and again.
 
         Args:
-            task: The cell's task.
-            out: Folder of the repetition.
-            session: Gets time stamps and raw values.
+            task: instructions for the repetition, as `EapLoad2004.task` returns them.
+            out: folder of the repetition, which gets captures and logs.
+            session: gets time stamps and raw values.
 
         Raises:
-            MeasureError: A service fails, or the server refuses the supplicant without overload.
+            MeasureError: a service fails, or the server refuses the station without overload.
         """
-        raw, asked = session.raw, task["asked"]
+        raw, settings = session.raw, task["asked"]
         self._server.restart_ended()  # The server may have ended in the repetition before.
         repetition = int(out.name.rpartition("-")[2])
-        seed = asked["first_seed"] + repetition - 1
+        seed = settings["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
         if self._site.fault == "longer-way":
-            far_wire.delay_packets(self._site, _LONGER_MS)
+            delay_packets(self._site, _LONGER_MS)
         raw["ping_s"] = self._measure_round_trips()
         self._start_controls()
         with (self._processor.measurement_conditions(task, out), self._report_ended_server(),
               self._running_generator(out, task) as generator):
             if task["sessions"] == "resumed":
                 self._station.authenticate()
-                generator.run_command("prime", stations=asked["stations"])
+                generator.run_command("prime", stations=settings["stations"])
             rate = self._select_rate(generator, task, out, raw)
             with ExitStack() as stack:
                 is_late = self._site.fault == "late-sample"
@@ -111,7 +196,7 @@ class Workload:
                 if rate:
                     generator.start_load(task, seed, rate_per_s=rate,
                                          **_OFF_SCHEDULE.get(self._site.fault, {}))
-                    time.sleep(asked["steady_s"])
+                    time.sleep(settings["steady_s"])
                 if is_late:
                     self._start_captures(stack, out, raw, [_SAMPLED])
                 session.stamp("steady")
@@ -121,16 +206,16 @@ class Workload:
                 raw["charged_under_load"] = _subtract(self._read_charges(), loaded)
                 session.stamp("measured")
                 if rate:
-                    _wait_for_arrivals(rate, asked["arrivals"], raw["stamps"]["begin"])
+                    _wait_for_arrivals(rate, settings["arrivals"], raw["stamps"]["begin"])
                     generator.stop_load()
                 session.stamp("end")
                 raw["charged"] = _subtract(self._read_charges(), charged)
-                capture.settle_captures()
+                tcpdump.settle_captures()
             self._run_after_load(generator, task, out, raw)
 
     @contextmanager
     def _report_ended_server(self) -> Iterator[None]:
-        """Replace a client's error by that of a server that has ended."""
+        """Replace a client's error by that of the server, if the server has ended."""
         try:
             yield
         except MeasureError:
@@ -138,48 +223,52 @@ class Workload:
             raise
 
     def _start_controls(self) -> None:
-        """Start those negative controls that must not change the ping."""
+        """Start the injected faults that must not change the ping."""
         if self._site.fault == "late-frames":
-            radio_side.delay_requests(self._site)
+            delay_requests(self._site)
         if self._site.fault == "longer-chain":
             self._station.lengthen_chain()
 
     def _run_after_load(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
                         raw: dict[str, Any]) -> None:
-        """Run what the task needs after its load: the reference or a calibration."""
-        asked = task["asked"]
+        """Run what follows the load: the comparison with `eapol_test`, or a calibration."""
+        settings = task["asked"]
         if task["driver"] == "eapol_test":
-            self._compare_drivers(generator, asked["saturating"], out, raw)
+            self._compare_drivers(generator, settings["saturating"], out, raw)
         elif task["calibrates"]:
             with self._capture_calibration(out, raw):
-                self._calibrate_server(generator, asked, raw)
+                self._calibrate_server(generator, settings, raw)
         elif task["share"] and self._processor.is_real:
-            generator.calibrate_again(asked, is_device=self._processor.is_device)
+            generator.calibrate_again(settings, is_device=self._processor.is_device)
             raw["saturated_busy_s"] += [generator.saturated_busy_s]
 
     def _read_charges(self) -> dict[str, float]:
-        """Return what the server's processor has been charged so far."""
+        """Return the times that the server's modelled processor has been charged so far."""
         return asdict(self._processors.server.read_account())
 
     def _compare_drivers(self, generator: LoadProgram, count: int, out: Path,
                          raw: dict[str, Any]) -> None:
-        """Compare the generator with eapol_test, and capture all of their packets.
+        """Compare the load generator with `eapol_test`, and capture all of their packets.
 
         The server is kept busy before, because it takes longer at first.
         """
         generator.keep_busy(customers=_WARMING, count=count)
         load = ReferenceLoad(self._site, self._site.network.nodes[network.SERVER].address)
-        point = Point("reference", network.SERVER, network.LOAD_WIRE, f"udp port {PORT}")
-        with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
-                       logs=self._site.logs, summaries=raw["captures"]):
+        point = CapturePoint("reference", network.SERVER, network.LOAD_WIRE,
+                             f"udp port {RADIUS_PORT}")
+        with capture_packets(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
+                             logs=self._site.logs, summaries=raw["captures"]):
             load.compare_drivers(count, lambda each: generator.run_command(
                 "closed", "reference", customers=1, count=each, pauses_s=[PAUSE_S],
                 reads_anew=True))
-            capture.settle_captures()
+            tcpdump.settle_captures()
 
     def _select_rate(self, generator: LoadProgram, task: Mapping[str, Any], out: Path,
                      raw: dict[str, Any]) -> float:
-        """Return the load of the task (1/s), or its share of the measured capacity."""
+        """Return the load of the repetition (1/s).
+
+        If it is a fraction of the server's capacity, the capacity is measured first.
+        """
         if not task["share"]:
             return float(task["load"])
         with self._capture_calibration(out, raw):
@@ -194,28 +283,37 @@ class Workload:
 
     @contextmanager
     def _capture_calibration(self, out: Path, raw: dict[str, Any]) -> Iterator[None]:
-        """Capture in real time as under load, because capturing costs time.
+        """Capture packets during the calibration in real time.
 
-        The capture also shows what each step takes the server and the generator.
+        Measurements under load are captured too, and capturing takes processor time. The capture
+        also shows the duration of each step at the server and the load generator.
         """
         raw["is_ordered"] = self._processor.is_ordered
         if not self._processor.is_real:
             yield
             return
         point = replace(_SAMPLED[0], name=CALIBRATION)
-        with capturing(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
-                       logs=self._site.logs, summaries=raw["captures"]):
+        with capture_packets(self._site.testbed, [point], _SAMPLE, part="auth", out=out,
+                             logs=self._site.logs, summaries=raw["captures"]):
             yield
-            capture.settle_captures()
+            tcpdump.settle_captures()
 
     # --- authentications of the supplicant ----------------------------------------------------
 
     def _authenticate_all(self, task: Mapping[str, Any], seed: int,
                           strike: AbstractContextManager[None]) -> list[str]:
-        """Authenticate `authentications` times and return the reasons of refusals.
+        """Authenticate the station again and again, and return the reasons of refusals.
 
-        Under overload, stop after `overload_s` seconds. Only there are refusals possible: otherwise
-        the first one is raised as an error.
+        Without overload, the first refusal is raised as an error. Under overload, stop after
+        `overload_s` seconds.
+
+        Args:
+            task: instructions for the repetition.
+            seed: seed of the pauses between authentications.
+            strike: injects the fault of the run during the authentication in the middle.
+
+        Raises:
+            MeasureError: the server refused the station without overload, or has ended.
         """
         rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
         count, refused = task["asked"]["authentications"], []
@@ -237,10 +335,10 @@ class Workload:
 
     @contextmanager
     def _apply_control(self, generator: LoadProgram, repetition: int) -> Iterator[None]:
-        """Apply the negative control to the authentication in the middle."""
+        """Inject the fault during the authentication in the middle."""
         fault = self._site.fault
         if fault == "server-stopped":
-            with self._server.suspended([network.SERVER]):
+            with self._server.suspend_daemon([network.SERVER]):
                 time.sleep(_STOPPED_S)
         elif (fault, repetition) == ("killed", 1):
             generator.kill()
@@ -248,52 +346,53 @@ class Workload:
             self._server.kill_on(network.SERVER)
         down = self._subscribers.list_nodes() if fault == "hss-down" else ()
         is_cut = fault == "request-lost"
-        with (self._subscribers.suspended(down),
-              far_wire.lose_packets(self._site, _CUT_S) if is_cut else nullcontext()):
+        with (self._subscribers.suspend_daemon(down),
+              lose_packets(self._site, _CUT_S) if is_cut else nullcontext()):
             yield
 
     # --- captures, ping and load generator ----------------------------------------------------
 
     def _start_captures(self, stack: ExitStack, out: Path, raw: dict[str, Any],
-                        points: Sequence[tuple[Point, Detail]]) -> None:
+                        points: Sequence[tuple[CapturePoint, CaptureDetail]]) -> None:
         if not self._shows_radio_side:
-            radio_side.copy_frames(self._site)
+            copy_frames(self._site)
             self._shows_radio_side = True
         for point, detail in points:
-            stack.enter_context(capturing(self._site.testbed, [point], detail, part="auth",
-                                          out=out, logs=self._site.logs,
-                                          summaries=raw["captures"]))
+            stack.enter_context(capture_packets(self._site.testbed, [point], detail, part="auth",
+                                                out=out, logs=self._site.logs,
+                                                summaries=raw["captures"]))
 
-    def _capture_points(self, *, with_sample: bool) -> list[tuple[Point, Detail]]:
-        radius = f"udp port {PORT}"
-        return [(Point("mn", network.STATION_NODE, network.RADIO, "ether proto 0x888e"),
-                 capture.WHOLE),
-                (Point("radio", network.AP, radio_side.DEVICE), capture.WHOLE),
-                (Point("ap", network.AP, network.AP_WIRE, radius), _SAMPLE),
-                (Point("server", network.SERVER, network.SERVER_WIRE, radius), _SAMPLE),
-                *((Point("hss", node, "eth0", f"udp port {HSS_PORT}"), _SAMPLE)
+    def _capture_points(self, *, with_sample: bool) -> list[tuple[CapturePoint, CaptureDetail]]:
+        radius = f"udp port {RADIUS_PORT}"
+        return [(CapturePoint("mn", network.STATION_NODE, network.RADIO, "ether proto 0x888e"),
+                 tcpdump.WHOLE),
+                (CapturePoint("radio", network.AP, DEVICE), tcpdump.WHOLE),
+                (CapturePoint("ap", network.AP, network.AP_WIRE, radius), _SAMPLE),
+                (CapturePoint("server", network.SERVER, network.SERVER_WIRE, radius), _SAMPLE),
+                *((CapturePoint("hss", node, "eth0", f"udp port {HSS_PORT}"), _SAMPLE)
                   for node in self._subscribers.list_nodes()),
                 *([_SAMPLED] if with_sample else ())]
 
     def _measure_round_trips(self) -> list[float]:
-        """Return round trips from the access point to the other network (s).
+        """Return round-trip times from the access point to the other network (s), by pings.
 
         The target is the server or, for a near server, the gateway of the other network. The first
         packets also resolve the neighbours.
         """
         nodes = self._site.network.nodes
         is_near = "inner" not in nodes[network.GATEWAY_NODE].interfaces
-        asked = nodes[network.GATEWAY_NODE if is_near else network.SERVER].address
-        argv = ["ping", "-n", "-c", "4", "-i", "0.2", "-I", nodes[network.AP].address, asked]
-        said = self._site.testbed.run_command(network.AP, argv, timeout_s=30)
+        target = nodes[network.GATEWAY_NODE if is_near else network.SERVER].address
+        argv = ["ping", "-n", "-c", "4", "-i", "0.2", "-I", nodes[network.AP].address, target]
+        output = self._site.testbed.run_command(network.AP, argv, timeout_s=30)
         for node in self._subscribers.list_nodes():  # resolve this neighbour, too
             self._site.testbed.run_command(network.SERVER,
                                            ["ping", "-n", "-c", "1", nodes[node].address],
                                            timeout_s=30)
-        return [float(match) / 1e3 for match in re.findall(r"time=([\d.]+) ms", said)]
+        return [float(match) / 1e3 for match in re.findall(r"time=([\d.]+) ms", output)]
 
     @contextmanager
     def _running_generator(self, out: Path, task: Mapping[str, Any]) -> Iterator[LoadProgram]:
+        """Run the load generator inside the context, with the server and credentials to use."""
         site, nodes = self._site, self._site.network.nodes
         target = self._site.run_folder(network.LOAD) / "target.json"
         # hostapd answers from its address nearest to the client, FreeRADIUS from its own address.
