@@ -1,37 +1,109 @@
-"""Judge: turn stamps, captures and tallies into a record's body and evidence."""
+"""Evaluate one measurement of kerberos2002: compute measured values and run its checks.
+
+One measurement (repetition) is one Kerberos login, or many at a time. `judge_repetition` reads the
+client's time stamps, the captures and the programs' counts. It returns measured values, checks and
+the reason of a failure. For one combination of factors, `time_operations` also times the
+cryptographic operations of the paper's Table I on this machine. The paper is Harbitter and Menascé
+(2002). `studies.kerberos2002` lists the terms.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
-from measure import judging, messages, on_air
-from measure.errors import MeasureError
-from measure.messages import Traffic
-from studies import mobile
-from studies.kerberos2002 import design, evidence, guidelines, network, prediction, said, timing
-from studies.kerberos2002.body import Measured, MessageRecord, VisitRecord
-from studies.kerberos2002.evidence import Case
-from studies.kerberos2002.opened import RunKeys
+from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherAlgorithm, modes
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+
+from measure.agent.errors import MeasureError
+from measure.checks import proof
+from measure.packets import messages
+from measure.packets.messages import CapturedMessages
+from measure.records import judgement
+from studies import policy_factors
+from studies.kerberos2002 import cells, checks, decryption, model
+from studies.kerberos2002 import checks as kerberos2002_checks
+from studies.kerberos2002.checks import TransactionEvidence
+from studies.kerberos2002.decryption import RunKeys
+from studies.kerberos2002.measurements import Measurements, MessageRecord, VisitRecord
 from studies.kerberos2002.variants import VARIANTS
-from studies.study import Cell, Judged, Repetition
+from studies.study import Cell, Judgement, Repetition
+
+# --- Times of Table I's operations on this machine's processor ---
+
+#: Block of text as in the paper, and exponent of the public keys.
+_TEXT, _EXPONENT = bytes(64), 65537
+_BATCH_S, _BATCHES = 0.01, 5
+
+
+def time_operations() -> dict[str, float]:
+    """Measure the CPU time (s) of each operation of Table I on this machine.
+
+    Each time is that of the fastest of several batches. The library has DES as triple DES with one
+    key only.
+    """
+    return {name: _time_operation(operation) for name, operation in _make_operations().items()}
+
+
+def _make_operations() -> Mapping[str, Callable[[], object]]:
+    operations: dict[str, Callable[[], object]] = {
+        "DES-56": _make_encryption(TripleDES(bytes(range(8)) * 3)),
+        "3DES-112": _make_encryption(TripleDES(bytes(range(16)) + bytes(range(8)))),
+        "AES-128": _make_encryption(AES(bytes(range(16))))}
+    for bits in (1024, 2048):
+        key = rsa.generate_private_key(_EXPONENT, bits)
+        encrypt = partial(key.public_key().encrypt, _TEXT, padding.PKCS1v15())
+        operations[f"RSA-{bits}-encrypt"] = encrypt
+        operations[f"RSA-{bits}-decrypt"] = partial(key.decrypt, encrypt(), padding.PKCS1v15())
+    return operations
+
+
+def _make_encryption(algorithm: CipherAlgorithm) -> Callable[[], object]:
+    cipher = Cipher(algorithm, modes.CBC(bytes(8 if isinstance(algorithm, TripleDES) else 16)))
+
+    def encrypt() -> object:
+        encryptor = cipher.encryptor()
+        return encryptor.update(_TEXT) + encryptor.finalize()
+    return encrypt
+
+
+def _time_operation(operation: Callable[[], object]) -> float:
+    """Return the CPU time (s) of an operation."""
+    took = []
+    for _ in range(_BATCHES):
+        count, begun_s = 0, time.thread_time()
+        while (spent_s := time.thread_time() - begun_s) < _BATCH_S:
+            operation()
+            count += 1
+        took.append(spent_s / count)
+    return min(took)
+
+
+# --- Judge of a repetition ---
 
 _RECORDED_RAW = ("stamps", "seed", "addresses", "processor_s", "failure", "parts")
-#: Share of the transactions that is a warm-up, and its least number per customer, because all
-#: customers begin at the same time.
-_WARM_UP, _WARM_UP_EACH = 0.1, 2
+#: Fraction of the logins that is a warm-up.
+_WARM_UP = 0.1
+#: Smallest number of warm-up logins of a user, because all users begin at the same time.
+_WARM_UP_EACH = 2
 
 
-def judge_repetition(repetition: Repetition) -> Judged:
-    """Judge a repetition by the files that its workload left.
+def judge_repetition(repetition: Repetition, task: Mapping[str, Any]) -> Judgement:
+    """Evaluate one repetition by the files that its workload left.
 
     Args:
-        repetition: the cell, the settings, the run's secrets and the folder of the files.
+        repetition: the combination of factors, settings, secrets of the run and folder of the
+            files.
+        task: the instructions that the workload had.
 
     Returns:
-        The measured values, the evidence, and the reason of a failure.
+        Measured values, results of the checks, and the reason if the repetition failed.
 
     Raises:
         MeasureError, OSError: a file is missing or cannot be read, or no time passed.
@@ -39,50 +111,61 @@ def judge_repetition(repetition: Repetition) -> Judged:
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
-        "captures": on_air.list_captures(raw), "elapsed_s": raw["elapsed_s"],
+        "captures": proof.list_captures(raw), "elapsed_s": raw["elapsed_s"],
         "files": [file.name for file in sorted(out.glob("*.json*")) if file.name != "raw.json"],
-        "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
+        "raw": judgement.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
-        return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
+        return Judgement(None, reason=raw["failure"]["reason"], **about)
     events = raw["events"]
-    failed = [f"{party}: {said.get('reason', said['event'])}" for party, said in events.items()
-              if said["event"] != "ended"]
+    failed = [f"{party}: {event.get('reason', event['event'])}" for party, event in events.items()
+              if event["event"] != "ended"]
     if failed:
-        return Judged(None, reason="; ".join(failed), status="failed", **about)
-    case = _gather_case(repetition, raw)
+        return Judgement(None, reason="; ".join(failed), **about)
+    case = _gather_case(repetition, raw, task)
     refused = [row["refused"] for row in events["client"]["transactions"] if row["refused"]]
-    told = [*dict.fromkeys(refused), *said.refusal_texts(case.said)]
-    checks = evidence.check_all(case)
-    if mobile.is_on_air(repetition.cell):
-        scenario = network.with_realms_at_home(repetition.cell.value("scenario"))
-        checks += on_air.verify_repetition(repetition.cell.value("policy"), scenario, out, raw,
-                                           repetition.secrets)
-    reasons = [f"refused: {told[0]}"] if told else []
-    reasons += [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
-    measured = None if told else _measure(
+    refusals = [*dict.fromkeys(refused), *decryption.refusal_texts(case.sent_messages)]
+    checks = kerberos2002_checks.run_checks(case)
+    if policy_factors.is_on_air(repetition.cell):
+        scenario = cells.with_realms_at_home(repetition.cell.value("scenario"))
+        checks += proof.verify_repetition(repetition.cell.value("policy"), scenario, out, raw,
+                                          repetition.secrets)
+    reasons = [f"refused: {refusals[0]}"] if refusals else []
+    reasons += [*judgement.failure_reasons(checks), *judgement.dropped_packets_reason(raw)]
+    measured = None if refusals else _measure(
         case, events["client"]["transactions"], raw["seed"],
         times_operations=is_timed(repetition.cell))
-    return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
+    return Judgement(measured, checks, "; ".join(reasons), **about)
 
 
-def _gather_case(repetition: Repetition, raw: Mapping[str, Any]) -> Case:
+def _gather_case(repetition: Repetition, raw: Mapping[str, Any],
+                 task: Mapping[str, Any]) -> TransactionEvidence:
+    """Collect everything that a repetition left, for the checks."""
     from studies.kerberos2002 import programs
-    from studies.kerberos2002.study import STUDY
 
-    task = STUDY.task(repetition.cell, repetition.asked)  # type: ignore[arg-type]
     # The proxy's capture comes before the KDC's. The client's comes first in any case.
     nearest = sorted(raw["captures"], key=lambda capture: capture["point"] == "kdc-l")
-    traffic = messages.read_by_point(nearest, repetition.out, "client")
+    traffic = messages.read_messages_by_point(nearest, repetition.out, "client")
     tallies = {party: event["tallies"] for party, event in raw["events"].items()}
-    return Case(
+    return TransactionEvidence(
         VARIANTS[task["protocol"]], programs.server_nodes(task),
-        said.merge_messages(traffic, raw["addresses"]), traffic, raw["addresses"],
+        decryption.merge_messages(traffic, raw["addresses"]), traffic, raw["addresses"],
         RunKeys(repetition.out / "keys.json"), tallies,
         len(raw["events"]["client"]["transactions"]), task["customers"], task)
 
 
-def _measure(case: Case, rows: Sequence[Mapping[str, Any]], seed: int, *,
-             times_operations: bool) -> Measured:
+def _measure(case: TransactionEvidence, rows: Sequence[Mapping[str, Any]], seed: int, *,
+             times_operations: bool) -> Measurements:
+    """Return the measured values of a repetition.
+
+    Args:
+        case: everything that the repetition left.
+        rows: start and end of each login.
+        seed: seed of the repetition.
+        times_operations: whether cryptographic operations are also timed on this machine.
+
+    Raises:
+        MeasureError: the logins took no time.
+    """
     left_out = min(len(rows) // 2, max(int(len(rows) * _WARM_UP), _WARM_UP_EACH * case.customers))
     counted = rows[left_out:] if case.customers > 1 else rows
     responses = [(row["end_ns"] - row["start_ns"]) / 1e9 for row in counted]
@@ -92,7 +175,7 @@ def _measure(case: Case, rows: Sequence[Mapping[str, Any]], seed: int, *,
     if span_s <= 0:
         raise MeasureError("stream", "the transactions took no time at all")
     client = case.traffic["client"]
-    return Measured(
+    return Measurements(
         schema=1, seed=seed, transactions=len(counted),
         transaction_s=fmean(responses), transactions_per_s=len(counted) / span_s,
         client_packets=len(client.packets) / len(rows),
@@ -100,26 +183,29 @@ def _measure(case: Case, rows: Sequence[Mapping[str, Any]], seed: int, *,
         retransmitted_packets=sum(traffic.retransmitted for traffic in case.traffic.values()),
         transaction_times_s=responses, visits=list(_visit_records(case, len(rows))),
         messages=list(_message_records(case, client)),
-        predicted=_predict_phases(case), counted=guidelines.count_for_guidelines(case),
+        predicted=_predict_phases(case), counted=checks.count_for_guidelines(case),
         **_phase_means(case, counted),
-        operations_here_s=timing.time_operations() if times_operations else {})
+        operations_here_s=time_operations() if times_operations else {})
 
 
 def is_timed(cell: Cell) -> bool:
-    """Return whether this is the cell whose records time the operations on this machine."""
-    return tuple(cell.ids.values()) == design.cell_ids("pkcross")
+    """Return whether this combination also times cryptographic operations on this machine."""
+    return tuple(cell.ids.values()) == cells.cell_ids("pkcross")
 
 
-def _predict_phases(case: Case) -> dict[str, float]:
-    """Predict the phases from operations, and for a single customer also from wires."""
-    made = prediction.predict_phases(case.variant, case.task)
-    wires = prediction.wire_seconds(case.said, case.task["wire"]) \
-        if made and case.customers == 1 and not case.task["scenario"] else {}
-    return {name: seconds + wires.get(name, 0.0) for name, seconds in made.items()}
+def _predict_phases(case: TransactionEvidence) -> dict[str, float]:
+    """Predict the duration of each phase of a login from its operations and messages.
+
+    Messages count only if there is a single user.
+    """
+    phases = model.predict_phases(case.variant, case.task)
+    wires = model.wire_seconds(case.sent_messages, case.task["wire"]) \
+        if phases and case.customers == 1 and not case.task["scenario"] else {}
+    return {name: seconds + wires.get(name, 0.0) for name, seconds in phases.items()}
 
 
-def _phase_means(case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the means of the paper's four phases (s), by the client's stamps."""
+def _phase_means(case: TransactionEvidence, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the mean duration (s) of the paper's four phases of a login."""
     if case.variant.way != "mobile":
         return {}
     totals = dict.fromkeys(("pre_auth_s", "auth_s", "post_auth_s", "tgt_st_s"), 0.0)
@@ -133,10 +219,10 @@ def _phase_means(case: Case, rows: Sequence[Mapping[str, Any]]) -> dict[str, flo
     return totals
 
 
-def _visit_records(case: Case, transactions: int) -> Iterator[VisitRecord]:
-    """Yield the visits of a transaction by party and class.
+def _visit_records(case: TransactionEvidence, transactions: int) -> Iterator[VisitRecord]:
+    """Yield for each node and kind of request how many requests a login needs, and their CPU time.
 
-    With several customers some transactions are unfinished, so the visits are rounded.
+    With several users some logins are unfinished, so the numbers are rounded.
     """
     for party, tallies in case.tallies.items():
         for name, tally in tallies.items():
@@ -150,15 +236,16 @@ def _visit_records(case: Case, transactions: int) -> Iterator[VisitRecord]:
                                 for kind, count in tally["operations"].items()})
 
 
-def _message_records(case: Case, client: Traffic) -> Iterator[MessageRecord]:
-    """Yield the first transaction's messages, if there is one customer.
+def _message_records(case: TransactionEvidence,
+                     client: CapturedMessages) -> Iterator[MessageRecord]:
+    """Yield the messages of the first login if there is a single user.
 
-    Messages of simultaneous transactions cannot be told apart.
+    Messages of simultaneous logins cannot be told apart.
     """
     if case.customers > 1:
         return
     began_s = client.packets[0][0]
-    for message in case.said:
+    for message in case.sent_messages:
         yield MessageRecord(source=message.source, target=message.target,
                             transport=message.transport, kind=message.kind or "unknown",
                             message_bytes=len(message.payload),

@@ -1,6 +1,8 @@
-"""Keys of a run: those of all parties and authorities, and wrong ones.
+"""Generate all Kerberos keys and certificates of a run, also wrong ones for injected faults.
 
-Runs inside the guest, which makes the keys. The judge gets all of them.
+`make_keys` writes them to a file, from which the programs of client, KDCs, servers and proxy are
+configured. With this file, captures are decrypted later. The module runs inside the guest (virtual
+machine of the test network). `studies.kerberos2002` lists the terms.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509 import ObjectIdentifier
 
 from protocols.kerberos import certificates
-from protocols.kerberos.certificates import CLIENT_PURPOSE, KDC_PURPOSE, Issuer, Wish
+from protocols.kerberos.certificates import CLIENT_PURPOSE, KDC_PURPOSE, CertificateContent, Issuer
 from protocols.kerberos.messages import krbtgt_name
-from protocols.kerberos.suites import SUITES, Suite
+from protocols.kerberos.suites import SUITES, CipherSuite
 
 LOCAL, REMOTE = "L.TEST", "R.TEST"
 USER, PROXY_NAME = "alice", "proxy"
@@ -32,12 +34,13 @@ def service_principal(number: int) -> str:
 
 
 class KeyMaker:
-    """A maker of a suite's keys. Authorities' certificates have the required size, too.
+    """A generator of keys and certificates for a cipher suite.
 
-    Chains have `chain_length` certificates, without the anchor.
+    Certificates of authorities have the required size, too. Chains have `chain_length`
+    certificates, without the trust anchor.
     """
 
-    def __init__(self, suite: Suite, certificate_bytes: int, chain_length: int) -> None:
+    def __init__(self, suite: CipherSuite, certificate_bytes: int, chain_length: int) -> None:
         self._suite, self._size, self._now = suite, certificate_bytes, datetime.now(UTC)
         self._length = chain_length
         self.root = self._new_authority("root", None)
@@ -49,24 +52,27 @@ class KeyMaker:
 
     def _new_authority(self, name: str, issuer: Issuer | None) -> Issuer:
         key = self._new_key()
-        wish = Wish(name, is_authority=True, size_bytes=self._size)
+        wish = CertificateContent(name, is_authority=True, size_bytes=self._size)
         return Issuer(certificates.issue_certificate(wish, key.public_key(), issuer,
                                                      issuer.key if issuer else key, self._now), key)
 
     def _authority_path(self, realm: str, root: Issuer) -> list[Issuer]:
-        """Return the authorities from a realm's issuer up to a root."""
+        """Return the authorities from the issuer of a realm up to a root."""
         path = [root]
         for number in range(1, self._length):
             name = f"CA {realm}" + (f" {number}" if number > 1 else "")
             path.insert(0, self._new_authority(name, path[0]))
         return path
 
-    def add_identity(self, label: str, request: Wish, *, key_of: str = "",
+    def add_identity(self, label: str, request: CertificateContent, *, key_of: str = "",
                      rogue: bool = False) -> None:
-        """Make a principal's key and chain.
+        """Generate a key and certificate chain for a principal.
 
-        With `key_of`, the key is another label's and does not fit the chain. With `rogue`, the
-        chain ends in an unknown root.
+        Args:
+            label: name of the identity in the key file.
+            request: content of the certificate.
+            key_of: identity whose key is used instead, so that it does not fit (an injected fault).
+            rogue: let the chain end in an unknown root (an injected fault).
         """
         key = self._new_key()
         path = self._authority_path(request.realm,
@@ -88,11 +94,11 @@ def _to_pem(certificate: x509.Certificate) -> str:
 
 def make_keys(file: Path, suite_name: str, services: int, certificate_bytes: int,
               chain_length: int = 2) -> None:
-    """Write all keys of a suite to a file."""
+    """Generate all keys of a cipher suite, and write them to a file."""
     suite = SUITES[suite_name]
     maker = KeyMaker(suite, certificate_bytes, chain_length)
-    def principal(name: str, realm: str, purpose: ObjectIdentifier) -> Wish:
-        return Wish(name, realm, purpose, size_bytes=certificate_bytes)
+    def principal(name: str, realm: str, purpose: ObjectIdentifier) -> CertificateContent:
+        return CertificateContent(name, realm, purpose, size_bytes=certificate_bytes)
 
     for realm in (LOCAL, REMOTE):
         maker.add_identity(f"kdc {realm}", principal(krbtgt_name(realm), realm, KDC_PURPOSE))
@@ -111,15 +117,15 @@ def make_keys(file: Path, suite_name: str, services: int, certificate_bytes: int
 
 
 def share_key(file: Path) -> None:
-    """Give the first server the key that the local realm's tickets are encrypted with."""
+    """Give the first server the key of the local realm's tickets (an injected fault)."""
     document = json.loads(file.read_text())
     document["secrets"][service_principal(1)] = document["secrets"][krbtgt_name(LOCAL)]
     file.write_text(json.dumps(document))
 
 
 def _make_wrong(maker: KeyMaker, size: int) -> None:
-    """Make the certificates and keys that negative controls present instead of the user's."""
-    user = Wish(USER, LOCAL, CLIENT_PURPOSE, size_bytes=size)
+    """Generate the certificates and keys that injected faults use instead of the user's."""
+    user = CertificateContent(USER, LOCAL, CLIENT_PURPOSE, size_bytes=size)
     past = replace(user, valid_from=timedelta(days=-20), valid_to=timedelta(days=-10))
     maker.add_identity("bob", replace(user, subject="bob"))
     maker.add_identity("no purpose", replace(user, purpose=None))

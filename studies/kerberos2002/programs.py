@@ -1,6 +1,16 @@
-"""Configurations of the protocol's programs from a task, keys and devices.
+"""Build the configurations of Kerberos client, KDCs, servers and proxy for one measurement.
 
-Runs inside the guest: standard library and the protocol only.
+`build_configurations` takes the instructions of the measurement (task), keys and device models
+(times of a slow processor). The module runs inside the guest (virtual machine), and uses the
+standard library and the protocol only.
+
+Some words of the configurations:
+
+- The way of a login is its family: `pkcross` (the KDCs of two realms authenticate each other),
+  `pktapp` (the client authenticates to each application server), or `mobile` (PKINIT in one realm).
+- A chain is the certificates from a party's own up to an authority.
+- A proxy forwards the messages of a mobile client (`forward`). A trusted proxy also gets the
+  client's session key (`trusted`), and may also add the client's chain to requests (`assist`).
 """
 
 from __future__ import annotations
@@ -15,7 +25,8 @@ from studies.kerberos2002.variants import CIPHERS, VARIANTS
 
 PORT = 88
 _HANDLING = ("message-udp", "message-tcp", "chain-sent", "chain-read")
-#: Changes of a party's configuration by negative controls: paths and values, by party.
+#: Changes of a party's configuration by injected faults: paths and values, by party. The module
+#: `faults` says what each fault is, and which checks must then fail.
 FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "wrong-user": {"client": {"client.presents": "bob"}},
     "no-purpose": {"client": {"client.presents": "no purpose"}},
@@ -41,9 +52,10 @@ FAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def operation_costs(device: Mapping[str, Any], suite: str) -> dict[str, list[float]]:
-    """Return the seconds of operations on a device and per byte ({}: no device).
+    """Return the time (s) of each operation on a device model, per call and per byte.
 
-    Handling of messages and chains is free where the device states no cost.
+    Without a device model the result is {}. Handling of messages and certificate chains is free if
+    the device states no time for it.
     """
     work = device.get("work", {})
     known = {name: [work[name]["seconds"], 0.0] for name in CIPHERS[suite]} if work else {}
@@ -54,48 +66,53 @@ def operation_costs(device: Mapping[str, Any], suite: str) -> dict[str, list[flo
 def build_configurations(task: Mapping[str, Any], keys: Path,
                          nodes: Mapping[str, Mapping[str, Any]],
                          fault: str = "") -> dict[str, dict[str, Any]]:
-    """Return the configuration of each party.
+    """Build the configuration of each program: client, KDCs, servers and proxy.
 
-    `nodes` has for each party its `address`, `device` and `speed`, and whether each customer has a
-    processor of its own (`own_processors`).
+    Args:
+        task: instructions for the repetition.
+        keys: the key file.
+        nodes: for each program its `address`, `device` and `speed`, and whether each user has a
+            processor (`own_processors`).
+        fault: name of the injected fault, or "".
     """
     variant = VARIANTS[task["protocol"]]
-    made = {"client": _client_configuration(task), "kdc-l": _kdc_configuration(task, LOCAL)}
+    documents = {"client": _client_configuration(task), "kdc-l": _kdc_configuration(task, LOCAL)}
     if variant.way == "pkcross":
-        made["kdc-r"] = _kdc_configuration(task, REMOTE)
+        documents["kdc-r"] = _kdc_configuration(task, REMOTE)
     if variant.proxy != "none":
-        made["proxy"] = _proxy_configuration(variant.proxy)
+        documents["proxy"] = _proxy_configuration(variant.proxy)
     if variant.way == "pktapp":
-        del made["kdc-l"]
-    places = server_nodes(task)
-    for name in sorted(set(places.values())):
-        services = [principal for principal, where in places.items() if where == name]
-        made[name] = {"role": "services", "services": services, "uses": services}
-    for number, (name, document) in enumerate(made.items()):
-        document.update(_common_configuration(task, keys, nodes, name), seed=task["seed"] * 100
-                        + number)
+        del documents["kdc-l"]
+    servers = server_nodes(task)
+    for name in sorted(set(servers.values())):
+        services = [principal for principal, node in servers.items() if node == name]
+        documents[name] = {"role": "services", "services": services, "uses": services}
+    for number, (name, document) in enumerate(documents.items()):
+        document.update(_common_configuration(task, keys, nodes, name),
+                        seed=task["seed"] * 100 + number)
         for path, value in FAULTS.get(fault, {}).get(name, {}).items():
             _set_value(document, path.split("."), value)
-    return made
+    return documents
 
 
 def server_nodes(task: Mapping[str, Any]) -> dict[str, str]:
-    """Return the node of each application server of a task."""
-    count, apart = int(task["servers"]), task.get("placement", "one") == "each"
-    return {service_principal(number): f"app{number}" if apart else "app1" for number
-            in range(1, count + 1)}
+    """Return the node of each application server in a repetition, by the server's principal."""
+    count, are_apart = int(task["servers"]), task.get("placement", "one") == "each"
+    return {service_principal(number): f"app{number}" if are_apart else "app1"
+            for number in range(1, count + 1)}
 
 
 def _common_configuration(task: Mapping[str, Any], keys: Path,
                           nodes: Mapping[str, Mapping[str, Any]],
                           name: str) -> dict[str, Any]:
-    own = nodes.get(name, {})
-    addresses = {other: [node["address"], PORT] for other, node in nodes.items()}
+    """Return the entries that every program's configuration has."""
+    node = nodes.get(name, {})
+    addresses = {other: [document["address"], PORT] for other, document in nodes.items()}
     return {"suite": task["suite"], "keys": str(keys), "addresses": addresses, "port": PORT,
-            "address": own.get("address", ""),
-            "costs": operation_costs(own.get("device", {}), task["suite"]),
-            "processor": {"speed": own.get("speed", 1.0), "variation": task["variation"],
-                          "sharing": "own" if own.get("own_processors") else "shared"}}
+            "address": node.get("address", ""),
+            "costs": operation_costs(node.get("device", {}), task["suite"]),
+            "processor": {"speed": node.get("speed", 1.0), "variation": task["variation"],
+                          "sharing": "own" if node.get("own_processors") else "shared"}}
 
 
 def _client_configuration(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +127,9 @@ def _client_configuration(task: Mapping[str, Any]) -> dict[str, Any]:
             "service_realm": LOCAL if is_mobile else REMOTE, "kdc_key": f"kdc {LOCAL}",
             "proxy_key": PROXY_NAME, "proxy_name": PROXY_NAME,
             "initial": variant.initial, "proxy": variant.proxy,
+            # Whether a trusted proxy gets a key of its own instead of the one for the KDC.
             "own_proxy_key": task["own_proxy_key"], "way": variant.way,
+            # Whether decrypting the KDC's temporary key costs the client no time.
             "spares_opening": task["spares_opening"],
             "customers": task["customers"], "transactions": task["transactions"]}}
 
@@ -129,10 +148,11 @@ def _kdc_configuration(task: Mapping[str, Any], realm: str) -> dict[str, Any]:
 
 def _proxy_configuration(use: str) -> dict[str, Any]:
     targets = {krbtgt_name(LOCAL): "kdc-l", service_principal(1): "app1"}
-    knows = use in ("trusted", "assist")
+    is_trusted = use in ("trusted", "assist")
     return {"role": "proxy", "uses": [PROXY_NAME, "another proxy", USER, "expired"], "proxy": {
         "name": PROXY_NAME, "realm": LOCAL, "targets": targets,
-        "identity": PROXY_NAME if knows else "", "chains": {USER: USER} if use == "assist" else {}}}
+        "identity": PROXY_NAME if is_trusted else "",
+        "chains": {USER: USER} if use == "assist" else {}}}
 
 
 def _set_value(document: dict[str, Any], path: list[str], value: Any) -> None:

@@ -10,17 +10,8 @@ import pytest
 import studies
 from kerberos_realms import OF_KEYS
 from policies import KerberosLayer
-from studies.kerberos2002 import (
-    controls,
-    design,
-    judge,
-    prediction,
-    programs,
-    published,
-    surface,
-    timing,
-)
-from studies.kerberos2002.asked import Asked
+from studies.kerberos2002 import cells, faults, judge, model, programs, published
+from studies.kerberos2002.settings import Settings
 from studies.kerberos2002.variants import VARIANTS, protocol_from_layer
 from studies.study import Cell, Level, StudyError
 
@@ -29,20 +20,20 @@ STUDY = studies.load_study("kerberos2002")
 
 def cell(*row: str) -> Cell:
     """A cell by its ids."""
-    return Cell({name: Level(level) for name, level in zip(design.NAMES, row, strict=True)})
+    return Cell({name: Level(level) for name, level in zip(cells.NAMES, row, strict=True)})
 
 
 def test_every_cell_of_a_table_is_there_once() -> None:
     """Table III, loads of three protocols, and both placements of four servers."""
-    rows = list(design.select_cells({factor.name: factor.read((), ()) for factor
-                                     in design.FACTORS}))
+    rows = list(cells.select_cells({factor.name: factor.read((), ()) for factor
+                                    in cells.FACTORS}))
     names = [one.name for one in rows]
     assert len(names) == len(set(names))
-    assert {"-".join(design.cell_ids(name)) for name in design.MOBILE} <= set(names)
-    assert {"-".join(design.cell_ids(name, suite="today")) for name in VARIANTS} <= set(names)
-    assert {"-".join(design.cell_ids(name, wire="2g")) for name in design.MOBILE} <= set(names)
-    assert {"-".join(design.cell_ids(name, customers=32)) for name in design.LOADED} <= set(names)
-    assert {"-".join(design.cell_ids("pktapp", servers=4, placement=place, customers=16))
+    assert {"-".join(cells.cell_ids(name)) for name in cells.MOBILE} <= set(names)
+    assert {"-".join(cells.cell_ids(name, suite="today")) for name in VARIANTS} <= set(names)
+    assert {"-".join(cells.cell_ids(name, wire="2g")) for name in cells.MOBILE} <= set(names)
+    assert {"-".join(cells.cell_ids(name, customers=32)) for name in cells.LOADED} <= set(names)
+    assert {"-".join(cells.cell_ids("pktapp", servers=4, placement=place, customers=16))
             for place in ("one", "each")} <= set(names)
 
 
@@ -50,7 +41,7 @@ def test_every_cell_of_a_table_is_there_once() -> None:
     ("protocol", "pkcross2"), ("servers", "0"), ("speed", "0.5"), ("customers", "0")])
 def test_levels_that_there_are_not_are_refused(factor: str, level: str) -> None:
     """No unknown protocol, no server, no slower servers, no customer: what there is, is said."""
-    read = next(one for one in design.FACTORS if one.name == factor).read
+    read = next(one for one in cells.FACTORS if one.name == factor).read
     with pytest.raises(StudyError, match="no such level; choose from"):
         read([level], ())
 
@@ -63,11 +54,11 @@ def test_levels_that_there_are_not_are_refused(factor: str, level: str) -> None:
 ])
 def test_levels_without_a_cell_are_refused(chosen: Mapping[str, str], says: str) -> None:
     """Of levels that there are, those that do not go together are named, and what would."""
-    levels = {factor.name: list(factor.read((), ())) for factor in design.FACTORS}
+    levels = {factor.name: list(factor.read((), ())) for factor in cells.FACTORS}
     for name, wish in chosen.items():
         levels[name] = [level for level in levels[name] if level.id == wish]
     with pytest.raises(StudyError, match=f"nothing of this can be measured: .*{says}"):
-        list(design.select_cells(levels))
+        list(cells.select_cells(levels))
 
 
 @pytest.mark.parametrize(("settings", "says"), [
@@ -79,14 +70,14 @@ def test_levels_without_a_cell_are_refused(chosen: Mapping[str, str], says: str)
 def test_devices_that_lack_figures_are_refused(settings: Mapping[str, str], says: str) -> None:
     """A device has to say what the protocol's operations take, each with a source."""
     with pytest.raises(StudyError, match=says):
-        STUDY.testbed(cell(*design.cell_ids("pkcross", suite="today" if "today_device" in settings
-                                            else "era")), Asked(**settings))
+        STUDY.testbed(cell(*cells.cell_ids("pkcross", suite="today" if "today_device" in settings
+                                           else "era")), Settings(**settings))
 
 
 def test_the_surface_is_counted_from_the_protocols() -> None:
     """Round trips by hand: 2 + 2n for PKCROSS; for PKTAPP connection, ticket and use, each n."""
-    assert [surface.far_trips("pkcross", servers) for servers in (1, 2, 4)] == [4, 6, 10]
-    assert [surface.far_trips("pktapp", servers) for servers in (1, 2, 4)] == [3, 6, 12]
+    assert [model.far_trips("pkcross", servers) for servers in (1, 2, 4)] == [4, 6, 10]
+    assert [model.far_trips("pktapp", servers) for servers in (1, 2, 4)] == [3, 6, 12]
 
 
 def test_the_surface_turns_where_the_private_operations_do() -> None:
@@ -95,7 +86,7 @@ def test_the_surface_turns_where_the_private_operations_do() -> None:
     On machines of their own, PKTAPP bears more for any number of servers.
     """
     points = {(point.key, point.round_trip_s, point.servers): point for point
-              in surface.compute_points()}
+              in model.compute_surface_points()}
     first = {place: min(servers for key, away_s, servers in points
                         if (key, away_s) == place and points[key, away_s, servers].pkcross_s
                         < points[key, away_s, servers].pktapp_s)
@@ -126,22 +117,22 @@ def test_a_transaction_over_the_air_is_a_file_away(tmp_path: Path) -> None:
     file = tmp_path / "mine.yml"
     file.write_text("id: mine\nname: mine\nlayers:\n  link: {cipher: CCMP, keys: psk}\n"
                     "  kerberos: {by: programs, initial: pkinit, suite: today}\n")
-    levels = {factor.name: list(factor.read((), ())) for factor in design.FACTORS}
-    levels["policy"] = list(design.FACTORS[7].read((), [file]))
-    levels["scenario"] = list(design.FACTORS[8].read(["R1"], ()))
-    [chosen] = design.select_cells(levels)
+    levels = {factor.name: list(factor.read((), ())) for factor in cells.FACTORS}
+    levels["policy"] = list(cells.FACTORS[7].read((), [file]))
+    levels["scenario"] = list(cells.FACTORS[8].read(["R1"], ()))
+    [chosen] = cells.select_cells(levels)
     assert chosen.name == "of-policy-1-air-1-1-one-today-mine-R1"
-    spec, task = STUDY.testbed(chosen, Asked()), STUDY.task(chosen, Asked())
+    spec, task = STUDY.testbed(chosen, Settings()), STUDY.task(chosen, Settings())
     assert (task["protocol"], task["scenario"]["peer"]) == ("m-standard", "kdc-l")
     assert spec.policy is not None
     assert spec.policy.layers.kerberos is None  # nothing of it is for Ansible to render
     assert spec.devices["a2"] == spec.devices["kdc-l"] == "celeron-850"
-    levels["scenario"] = list(design.FACTORS[8].read((), ()))
+    levels["scenario"] = list(cells.FACTORS[8].read((), ()))
     with pytest.raises(StudyError, match="--scenarios N2"):
-        list(design.select_cells(levels))
+        list(cells.select_cells(levels))
     file.write_text("id: mine\nname: mine\nlayers:\n  kerberos: {initial: pkinit}\n")
     with pytest.raises(StudyError, match=r"by MIT krb5, .* choose krb5today"):
-        design.FACTORS[7].read((), [file])
+        cells.FACTORS[7].read((), [file])
 
 
 def test_one_record_says_what_operations_take_here() -> None:
@@ -149,24 +140,24 @@ def test_one_record_says_what_operations_take_here() -> None:
 
     Of the design's cells one is timed, and no other.
     """
-    took_s = timing.time_operations()
-    assert took_s.keys() == published.load().table_1_s.keys()
+    took_s = judge.time_operations()
+    assert took_s.keys() == published.load_values().table_1_s.keys()
     for bits in (1024, 2048):
         assert took_s[f"RSA-{bits}-decrypt"] > took_s[f"RSA-{bits}-encrypt"] > 0
-    assert sum(judge.is_timed(cell(*row)) for row in dict.fromkeys(design.design_cells())) == 1
+    assert sum(judge.is_timed(cell(*row)) for row in dict.fromkeys(cells.design_cells())) == 1
 
 
-@pytest.mark.parametrize("protocol", design.MOBILE)
+@pytest.mark.parametrize("protocol", cells.MOBILE)
 def test_print_is_what_the_papers_programs_did(protocol: str) -> None:
     """With both options operations come to every row of Table III within 2 %, to none without.
 
     Rows 5 and 6 say something by that: the devices were derived from rows 1 to 4.
     """
-    row, paper = design.cell_ids(protocol), published.load()
-    asked = [Asked(), Asked(kdc_signs=True, spares_opening=True)]
-    ours, theirs = (sum(prediction.predict_phases(VARIANTS[protocol],
-                                                  STUDY.task(cell(*row), settings)
-                                                  ).values()) for settings in asked)
+    row, paper = cells.cell_ids(protocol), published.load_values()
+    asked = [Settings(), Settings(kdc_signs=True, spares_opening=True)]
+    ours, theirs = (sum(model.predict_phases(VARIANTS[protocol],
+                                             STUDY.task(cell(*row), settings)
+                                             ).values()) for settings in asked)
     printed = paper.table_3["transaction_s", *row]
     assert abs(theirs / printed - 1) < 0.02
     assert abs(ours / printed - 1) > 0.15
@@ -174,6 +165,6 @@ def test_print_is_what_the_papers_programs_did(protocol: str) -> None:
 
 def test_every_control_is_known() -> None:
     """What programs or keys can be otherwise is a control, and each has a cell and its checks."""
-    assert {*programs.FAULTS, OF_KEYS} == set(controls.FAULTS)
-    assert all(fault.fails and tuple(fault.on) == design.NAMES
-               for fault in controls.FAULTS.values())
+    assert {*programs.FAULTS, OF_KEYS} == set(faults.FAULTS)
+    assert all(fault.fails and tuple(fault.on) == cells.NAMES
+               for fault in faults.FAULTS.values())

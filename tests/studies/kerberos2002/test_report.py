@@ -12,14 +12,14 @@ from analysis import results as loading
 from analysis.present import page, terminal
 from analysis.present.report import Report
 from harness.engine.request import RunRequest, build_plan
-from measure.record import CheckRecord, Record, StudyRecord
-from studies.kerberos2002 import design, published
-from studies.kerberos2002.body import Measured, VisitRecord
+from measure.records.record import CheckRecord, Record, StudyRecord
+from studies.kerberos2002 import cells, published
+from studies.kerberos2002.measurements import Measurements, VisitRecord
 from studies.kerberos2002.model import Transaction
 from studies.kerberos2002.variants import MOBILE, VARIANTS
 
 STUDY = studies.load_study("kerberos2002")
-PAPER = published.load()
+PAPER = published.load_values()
 PRIVATE_S, PUBLIC_S, MESSAGES_S, DELAY_S = 2.469, 0.125, 0.02, 0.02
 
 
@@ -53,24 +53,24 @@ def body(row: tuple[str, ...], off: float) -> dict[str, Any]:
                          if one.party != "client"}, DELAY_S)
     rate, took_s = asked.mean_performance(int(customers))
     if customers != "1":
-        rate *= 1 + off * int(customers) / max(design.CUSTOMERS)
+        rate *= 1 + off * int(customers) / max(cells.CUSTOMERS)
     phases = dict.fromkeys(("pre_auth_s", "auth_s", "post_auth_s", "tgt_st_s"), 0.1) \
         if VARIANTS[protocol].way == "mobile" else {}
-    return Measured(
+    return Measurements(
         schema=1, seed=1, transactions=1, transaction_s=took_s, transactions_per_s=rate,
         client_packets=10, client_bytes=4000, retransmitted_packets=0,
         transaction_times_s=[took_s] if customers == "1" else [took_s * 0.9, took_s * 1.1] * 20,
         predicted=phases, counted=COUNTED if phases else {}, visits=parts, messages=[],
-        operations_here_s=HERE if row == design.cell_ids("pkcross") else {},
+        operations_here_s=HERE if row == cells.cell_ids("pkcross") else {},
         **phases).model_dump(by_alias=True)
 
 
 def records(off: float) -> Iterator[Record]:
     """One repetition of every cell of the design."""
-    for row in dict.fromkeys(design.design_cells()):
+    for row in dict.fromkeys(cells.design_cells()):
         yield Record(
             schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
-            cell=dict(zip(design.NAMES, row, strict=True)), repetition=1, status="ok", reason="",
+            cell=dict(zip(cells.NAMES, row, strict=True)), repetition=1, status="ok", reason="",
             digests={}, asked={}, captures=[], measured=body(row, off),
             evidence=[CheckRecord(check="order", ok=True, detail="made up")],
             environment={"medium": "", "clock": "virtual", "machine": "guest", "fault": None})
@@ -166,6 +166,6 @@ def test_where_the_conclusion_turns_is_measured(right: Report) -> None:
     """By operations, PKTAPP on machines of its own bears more; it is quicker for one server."""
     tables = {table.id: table for section in right.sections for table in section.tables}
     rows = tables["table-surface-measured"].rows
-    assert len(rows) == len(design.TURNING_WIRES) * len(design.TURNING_SERVERS)
+    assert len(rows) == len(cells.TURNING_WIRES) * len(cells.TURNING_SERVERS)
     assert {row[-1].text for row in rows} == {"PKTAPP"}
     assert {row[4].text for row in rows if row[1].number and row[1].number.value == 1} == {"PKTAPP"}

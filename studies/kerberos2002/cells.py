@@ -1,13 +1,23 @@
-"""Factors, levels and cells of the study."""
+"""List the combinations of factors that kerberos2002 measures, and build their network.
+
+Factors are the login protocol, number of servers and of users, network speed and cipher suite.
+`select_cells` yields the combinations (cells) for the values that the user chose. `build_realms`
+builds the network of two Kerberos realms, of which a combination uses some nodes. Over the air,
+`with_realms_at_home` puts both realms into the home network of a mobile client. The paper is
+Harbitter and Menascé (2002). `studies.kerberos2002` lists the terms.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from studies import mobile
-from studies.kerberos2002.variants import MOBILE, VARIANTS, protocol_from_layer
-from studies.logins import Logins
+from studies import policy_factors
+from studies.kerberos2002.variants import MOBILE, SERVER_NODES, VARIANTS, protocol_from_layer
+from studies.kerberos_logins import LoginDesign
 from studies.study import Cell, Factor, Level, fixed_levels
+from topologies import shapes
+from topologies.loader import load_wire
+from topologies.model import Network, Scenario
 
 SERVERS = (1, 2, 4, 8, 16)
 SPEEDS = (1, 5, 10, 20, 50, 100)
@@ -27,7 +37,7 @@ FIG_6 = {"pkcross": (1, 8, 16), "pktapp": (1, 2)}
 FIG_6_SPEEDS = (10, 100)
 #: Speed-ups of servers in Fig. 11.
 FIG_11_SPEEDS = (50, 100)
-#: Wires and servers at which PKCROSS and PKTAPP are compared in today's suite (I7).
+#: Wires and servers at which PKCROSS and PKTAPP are compared in today's suite.
 TURNING_WIRES, TURNING_SERVERS = ("lan", "slow"), (1, 2, 4)
 
 
@@ -37,18 +47,20 @@ def _number_levels(values: Sequence[int]) -> list[Level]:
 
 #: Level of `scenario` for clients on wires.
 REALMS = "two-realms"
-LOGINS = Logins("protocol", "programs", "krb5today", realms=REALMS, of_layer=protocol_from_layer,
-                always={"customers": "1", "placement": "one"},
-                fixes=lambda layer: {"suite": layer.suite} if layer.suite else {})
+LOGINS = LoginDesign("protocol", "programs", "krb5today", realms=REALMS,
+                     of_layer=protocol_from_layer,
+                     always={"customers": "1", "placement": "one"},
+                     fixes=lambda layer: {"suite": layer.suite} if layer.suite else {})
 FACTORS = (
     Factor("protocol", "Protocol", option="--protocols", read=fixed_levels(
         [*(Level(name, variant.title) for name, variant in VARIANTS.items()),
-         Level(mobile.OF_POLICY, "as the policy's layer says")]),
-        help=f"Protocols, of {', '.join(VARIANTS)}."),
+         Level(policy_factors.OF_POLICY, "as the policy's layer says")]),
+        help=f"Measure these protocols: {', '.join(VARIANTS)} (default: from the profile, else "
+        "all)."),
     Factor("servers", "Servers", is_number=True, plural="numbers of servers",
            read=fixed_levels(_number_levels(SERVERS))),
     Factor("wire", "Wire", read=fixed_levels([Level(name, title) for name, title in (
-        *WIRES.items(), (mobile.AIR, "client on the air of a scenario"))])),
+        *WIRES.items(), (policy_factors.AIR, "client on the air of a scenario"))])),
     Factor("speed", "Speed", is_number=True, unit="times the 2002 servers'", plural="speeds",
            read=fixed_levels(_number_levels(SPEEDS))),
     Factor("customers", "Customers", is_number=True, plural="numbers of customers",
@@ -65,20 +77,20 @@ NAMES = tuple(factor.name for factor in FACTORS)
 def cell_ids(protocol: str, *, servers: int = 1, wire: str = "lan", speed: int = 1,
              customers: int = 1,
              placement: str = "one", suite: str = "era") -> tuple[str, ...]:
-    """Return a cell's ids, by default of one customer and one server on the test bed."""
+    """Return a combination of factor values, by default a user and a server on a LAN."""
     return (protocol, str(servers), wire, str(speed), str(customers), placement, suite,
-            mobile.NO_POLICY, REALMS)
+            policy_factors.NO_POLICY, REALMS)
 
 
 def design_cells() -> Iterator[tuple[str, ...]]:
-    """Yield the ids of each cell, as often as a table or figure needs it."""
+    """Yield the combinations that tables and figures of the study need, with repetitions."""
     for name in MOBILE:
         yield cell_ids(name)
     for name in LOADED:
         yield from (cell_ids(name, customers=count) for count in CUSTOMERS)
     for name, counts in FIG_5.items():
         yield from (cell_ids(name, servers=count) for count in counts)
-    # I7: the effect of separate machines for the servers, with one customer and under load.
+    # The effect of separate machines for the servers, with one customer and under load.
     for name in FIG_5:
         yield from (cell_ids(name, servers=4, placement=placement, customers=count)
                     for placement in ("one", "each") for count in (1, 16))
@@ -99,11 +111,43 @@ def design_cells() -> Iterator[tuple[str, ...]]:
 
 
 def today_cell_ids(protocol: str, wire: str, servers: int) -> tuple[str, ...]:
-    """Return a cell's ids for today's suite, with a machine for each server."""
+    """Return a combination with today's cipher suite and a machine for each server."""
     return cell_ids(protocol, wire=wire, servers=servers, suite="today",
                     placement="one" if servers == 1 else "each")
 
 
 def select_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-    """Yield the design's cells at the chosen levels, and cells on the air."""
+    """Yield the combinations to measure for the chosen factor values, also over the air."""
     return LOGINS.list_cells(NAMES, design_cells(), levels)
+
+
+# --- Network: nodes of two realms, each on a wire to a router ---
+
+#: Wires of the nodes. Servers of the remote realm are behind the Internet where a wire is slow, and
+#: behind a wide area network for mobile clients.
+NODES: Mapping[str, str] = {
+    "client": "lan-10m", "client-2g": "gprs-2g", "client-3g": "umts-3g", "workstation": "lan-10m",
+    "kdc-l": "lan-10m", "kdc-r": "lan-10m", "kdc-r-slow": "slow-internet", "proxy": "lan-10m",
+    **{f"{server}{path}": wire for server in SERVER_NODES for path, wire in (
+        ("", "lan-10m"), ("-slow", "slow-internet"), ("-wan", "wide-area"))}}
+#: Nodes that a client sends requests to, wherever it is.
+HOSTS = ("kdc-l", "kdc-r", "proxy", *SERVER_NODES)
+
+
+def role_of(node: str) -> str:
+    """Return which device model a node has: that of a mobile client, a workstation or a server."""
+    if node.startswith("client"):
+        return "mobile"
+    return "workstation" if node == "workstation" else "server"
+
+
+def build_realms() -> Network:
+    """Build the network with all nodes. Each repetition uses some of them."""
+    return shapes.make_star("two-realms", {node: load_wire(wire) for node, wire in NODES.items()},
+                            lambda node: [node.partition("-")[0].rstrip("0123456789")])
+
+
+def with_realms_at_home(scenario: Scenario) -> Scenario:
+    """Return a scenario with both realms in the home network, and its mobile node as client."""
+    return policy_factors.add_home_hosts(scenario, {host: ["realm_host"] for host in HOSTS},
+                                         peer=HOSTS[0])

@@ -1,7 +1,9 @@
-"""Workload in the guest: start the parties of a task, and run their transactions.
+"""Start KDCs, servers and proxy in the guest, and let users log in by Kerberos.
 
-The testbed makes its own keys. All of them are kept with the repetition, so that its judge can
-decrypt the messages. Nothing is judged here.
+The guest is the virtual machine of the test network. `Workload.measure` runs one measurement
+(repetition). It leaves captures, keys and logs, which are evaluated outside of the guest. All keys
+are generated there, and kept for the decryption of captures. The protocols are Kerberos with
+extensions such as PKINIT, PKCROSS and PKTAPP. `studies.kerberos2002` lists the terms.
 """
 
 from __future__ import annotations
@@ -14,54 +16,54 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure.capture import Detail, Point, capturing, settle_captures
-from measure.errors import MeasureError
-from measure.neighbours import set_neighbours
-from measure.over_air import OverAir, host_points
-from measure.services.launcher import Launcher
-from measure.workload import Service, Session, Site
-from studies.kerberos2002 import pki, places, programs
+from measure.agent.errors import MeasureError
+from measure.agent.kernel_state import set_neighbours
+from measure.agent.workload import Service, Session, Site
+from measure.capture.tcpdump import CaptureDetail, CapturePoint, capture_packets, settle_captures
+from measure.mobile_node.attachment import WirelessAccess, host_points
+from measure.services.programs import Launcher
+from studies.kerberos2002 import pki, programs, variants
 from studies.kerberos2002.variants import MAX_SERVERS, VARIANTS
 from topologies.model import Scenario, from_json
 from topologies.shapes import STAR_PORT
 
-_WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
+_WHOLE = CaptureDetail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
 #: Deadline (s) for servers to listen. In virtual time a start takes next to none.
 _READY_S = 20.0
 #: Starting order of the parties: a party that asks others starts after them.
-_ASKING = (*places.SERVERS, "kdc-r", "kdc-l", "proxy")
+_ASKING = (*variants.SERVER_NODES, "kdc-r", "kdc-l", "proxy")
 #: Capture points. Servers' messages to each other do not pass their clients.
 _CAPTURED = ("client", "kdc-l", "proxy")
 _SHOWN = "tcp or udp"
 
 
 class Workload:
-    """Run parties on their nodes, and a client whose customers have successive transactions."""
+    """A workload: run KDCs, servers and proxy, and a client whose users log in again and again."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._testbed = site.testbed
         self._folder = site.run_folder("client")
         self._launcher = Launcher(site, {"kerberos": "protocols.kerberos.program:run_node"})
-        self._air = OverAir(site) if site.network.has_radios else None
+        self._air = WirelessAccess(site) if site.network.has_radios else None
         if self._air is None:
             set_neighbours(self._testbed)
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
         """Return the service that starts programs, and those that the air needs."""
-        return [*(self._air.services() if self._air else ()), self._launcher]
+        return [*(self._air.list_services() if self._air else ()), self._launcher]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """Run one repetition: all parties, from their start to the end of the last transaction.
+        """Run one repetition, from the start of all programs to the end of the last login.
 
         Args:
-            task: the cell, its devices and the protocol's options, from `Kerberos2002.task`.
+            task: combination of factors, devices and options, as `Kerberos2002.task` returns them.
             out: folder of the repetition, which gets captures, keys and logs.
             session: raw values and time stamps of the repetition.
 
         Raises:
-            MeasureError: a party does not answer, or the transactions do not end.
+            MeasureError: a program does not answer, or the logins do not end.
         """
         seed = task["first_seed"] + int(out.name.rpartition("-")[2]) - 1
         task = {**task, "seed": seed}
@@ -75,31 +77,33 @@ class Workload:
         session.stamp("start")
         with ExitStack() as stack:
             if self._air:
-                stay = stack.enter_context(self._air.connected(
+                stay = stack.enter_context(self._air.attach_node(
                     from_json(Scenario, task["scenario"]), out, session,
                     has_port=task["has_port"]))
-                if stay.moves:
+                if stay.has_pending_move:
                     # A client that moves has logged in at home. The transaction after the move is
                     # measured.
                     (out / "home").mkdir()
                     self._run_parties(documents, nodes, out / "home", task)
                     stay.move_away()
             points = self._capture_points(nodes)
-            stack.enter_context(capturing(self._testbed, points, _WHOLE, part="traffic", out=out,
-                                          logs=self._site.logs,
-                                          summaries=session.raw["captures"]))
+            stack.enter_context(capture_packets(self._testbed, points, _WHOLE, part="traffic",
+                                                out=out,
+                                                logs=self._site.logs,
+                                                summaries=session.raw["captures"]))
             self._run_parties(documents, nodes, out, task)
             settle_captures()
         session.stamp("end")
         session.raw["events"] = {party: _read_last_event(out / f"{party}.jsonl") for party
                                  in documents}
 
-    def _capture_points(self, nodes: Mapping[str, str]) -> list[Point]:
-        """Return the capture points, which are behind the tunnels of a client on the air."""
+    def _capture_points(self, nodes: Mapping[str, str]) -> list[CapturePoint]:
+        """Return where packets are captured. Over the air, that is behind the client's tunnel."""
         hosts = [party for party in nodes if party != "client"]
-        asked = host_points(self._address_of(nodes["client"]), hosts, STAR_PORT, _SHOWN) \
+        points = host_points(self._address_of(nodes["client"]), hosts, STAR_PORT, _SHOWN) \
             if self._air else []
-        return [*asked, *(Point(party, node, STAR_PORT, _SHOWN) for party, node in nodes.items()
+        return [*points,
+                *(CapturePoint(party, node, STAR_PORT, _SHOWN) for party, node in nodes.items()
                           if party in _CAPTURED and not (self._air and party == "client"))]
 
     def _run_parties(self, documents: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str],
@@ -110,17 +114,17 @@ class Workload:
             # finds its server.
             for party in sorted(documents.keys() - {"client"}, key=_ASKING.index):
                 log = out / f"{party}.jsonl"
-                stack.enter_context(self._launcher.running("kerberos", nodes[party],
-                                                           documents[party], log))
+                stack.enter_context(self._launcher.run_program("kerberos", nodes[party],
+                                                               documents[party], log))
                 _wait_ready(party, log)
-            stack.enter_context(self._launcher.running(
+            stack.enter_context(self._launcher.run_program(
                 "kerberos", nodes["client"], documents["client"], out / "client.jsonl"))
             if not self._launcher.wait_ended(nodes["client"], task["deadline_s"]):
                 raise MeasureError("stream", "the client's transactions have no end (log: "
                                    "client.jsonl)")
 
     def _describe_nodes(self, task: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return address, device and speed of every party."""
+        """Return address, device model and speed of every program's node."""
         nodes = {}
         for party in ("client", "kdc-l", "kdc-r", "proxy", *(
                 f"app{number}" for number in range(1, 5))):
@@ -132,11 +136,11 @@ class Workload:
         return nodes
 
     def _keys_file(self, task: Mapping[str, Any]) -> Path:
-        """Return the file of a suite's keys, which is made at the first use."""
-        asked = tuple(task[name] for name in ("suite", "certificate_bytes", "chain_length"))
-        file = self._folder / f"keys-{'-'.join(map(str, asked))}.json"
+        """Return the key file of a cipher suite, which is created at the first use."""
+        options = tuple(task[name] for name in ("suite", "certificate_bytes", "chain_length"))
+        file = self._folder / f"keys-{'-'.join(map(str, options))}.json"
         if not file.exists():
-            suite, size, length = asked
+            suite, size, length = options
             pki.make_keys(file, suite, MAX_SERVERS, size, length)
             if self._site.fault == "one-key-for-two":
                 pki.share_key(file)
@@ -147,15 +151,19 @@ class Workload:
 
 
 def _node_of(party: str, task: Mapping[str, Any]) -> str:
-    """Return the node of a party of a task."""
+    """Return the node that runs a program in this repetition."""
     if task["scenario"]:
         return str(task["scenario"]["mobile_node"]) if party == "client" else party
-    return places.node_of(party, task["wire"],
-                          is_mobile=VARIANTS[task["protocol"]].way == "mobile")
+    return variants.node_of(party, task["wire"],
+                            is_mobile=VARIANTS[task["protocol"]].way == "mobile")
 
 
 def _wait_ready(party: str, log: Path) -> None:
-    """Wait until a program reports that it answers. Raises MeasureError."""
+    """Wait until a program reports that it answers requests.
+
+    Raises:
+        MeasureError: the program has ended, or takes too long.
+    """
     until = time.monotonic() + _READY_S
     while '"event": "ready"' not in (log.read_text() if log.exists() else ""):
         if time.monotonic() > until:
@@ -164,9 +172,12 @@ def _wait_ready(party: str, log: Path) -> None:
 
 
 def _read_last_event(log: Path) -> dict[str, Any]:
-    """Return the last event in a program's log. Any other last line is an error message."""
+    """Return the last event in the log of a program.
+
+    A line that is no event is an error message.
+    """
     lines = log.read_text().splitlines()
     if not lines or not lines[-1].startswith("{"):
         raise MeasureError("stream", f"{log.stem} said {lines[-1][:200] if lines else 'nothing'!r}")
-    said: dict[str, Any] = json.loads(lines[-1])
-    return said
+    event: dict[str, Any] = json.loads(lines[-1])
+    return event

@@ -1,48 +1,50 @@
-"""Negative controls by name: fault, cell and failing checks.
+"""List the faults that the study kerberos2002 injects into Kerberos logins on purpose.
 
-A KRB-ERROR in place of a reply is no message of the protocol, so the messages after it are missing.
-Seven controls leave the login intact:
-
+They are negative controls. Each entry names the login protocol to measure, and the checks that must
+then fail. So a check that cannot fail is noticed. If a KDC answers by an error, later messages are
+missing, and their checks fail, too. With seven faults the login still succeeds:
 
 - a password, or a key made by the client, in place of the required one
 - a proxy that is bypassed, that gets a key, or that has no chain to add
 - a key that two services share
 - a message in BER that is not DER
+
+`studies.kerberos2002` lists the terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from studies.kerberos2002 import design
+from studies.kerberos2002 import cells
 from studies.study import Fault
 
 _ORDER, _SIGNED = "messages in the protocol's order", "signatures and keys verify"
-_DONE, _OWN = "operations are the protocol's", "only the right key opens each part"
-_CLEAR, _WAY = "no key in clear", "pre-authentication is the protocol's"
-_TOLD, _CHAINS = "the proxy opens what it was told", "chains stay behind the proxy"
-_NEAR, _PASSED = "the client reaches the proxy only", "the proxy passes messages on"
+_DONE, _OWN = "operations are as the protocol requires", "only the right key opens each part"
+_CLEAR, _WAY = "no key in clear", "pre-authentication is as the protocol requires"
+_TOLD, _CHAINS = "the proxy opens only the key that it was given", "chains stay behind the proxy"
+_NEAR, _PASSED = "the client reaches the proxy only", "the proxy forwards messages unchanged"
 
 
 def _make_control(title: str, protocol: str, *fails: str) -> Fault:
-    """Build a control that the workload carries out in a protocol's transaction."""
-    return Fault(title, on=dict(zip(design.NAMES, design.cell_ids(protocol), strict=True)),
+    """Create a fault that the workload injects into a login by the given protocol."""
+    return Fault(title, on=dict(zip(cells.NAMES, cells.cell_ids(protocol), strict=True)),
                  fails=fails)
 
 
 FAULTS: Mapping[str, Fault] = {
     "wrong-user": _make_control("the client shows another user's certificate", "m-standard",
                                 _DONE, _ORDER, _SIGNED),
-    "no-purpose": _make_control("the client's certificate does not say what its key is for",
+    "no-purpose": _make_control("the client's certificate has no extended key usage",
                                 "m-standard", _DONE, _ORDER, _SIGNED),
     "unfitting-key": _make_control("the client signs with a key that does not fit its certificate",
                                    "m-standard", _DONE, _ORDER, _SIGNED),
-    "rogue-authority": _make_control("the client's certificate is by an authority of its own",
+    "rogue-authority": _make_control("the client's certificate is from an unknown authority",
                                      "m-standard", _DONE, _ORDER, _SIGNED),
     "expired-certificate": _make_control("the client's certificate has expired", "m-standard",
                                          _DONE, _ORDER, _SIGNED),
     "byte-changed": _make_control(
-        "the proxy changes a bit of what it passes on (store and forward)",
+        "the proxy changes a bit in forwarded messages (store and forward)",
                                   "mp-standard", _DONE, _ORDER, _SIGNED, _PASSED),
     "clock-skew": _make_control("the client's clock is 20 minutes ahead", "m-standard",
                                 _DONE, _ORDER, _SIGNED),
@@ -50,7 +52,7 @@ FAULTS: Mapping[str, Fault] = {
                                      "m-client-key",
                                      _ORDER, _SIGNED, _CLEAR),
     "password-instead": _make_control(
-        "the client uses its password where PKINIT is asked for (mobile)",
+        "the client uses its password where PKINIT is required (mobile)",
                                       "m-standard", _DONE, _ORDER, _WAY),
     "client-key-instead": _make_control(
         "the client makes the reply's key where the KDC is to (mobile)",
@@ -66,9 +68,9 @@ FAULTS: Mapping[str, Fault] = {
         _DONE, _ORDER, _SIGNED, _TOLD, _CHAINS),
     "stale-chain": _make_control("the proxy adds a chain that has expired (assist)", "mp-assist",
                                  _DONE, _ORDER, _SIGNED, _TOLD, _CHAINS),
-    "past-the-proxy": _make_control("the client goes to the KDC itself where a proxy is asked for",
+    "past-the-proxy": _make_control("the client goes to the KDC itself where a proxy is required",
                                     "mp-standard", _ORDER, _NEAR),
-    "told-anyway": _make_control("the client tells its key to a proxy that is to pass on only",
+    "told-anyway": _make_control("the client gives its key to a proxy that should only forward",
                                  "mp-client-key", _DONE, _TOLD),
     "chain-by-radio": _make_control("the client sends its chain itself, which the proxy is to add "
                                     "(assist)", "mp-assist", _CHAINS),

@@ -1,11 +1,17 @@
-"""Body of this study's records: phases, packets, operations and demands."""
+"""Define the measured values of kerberos2002, as the JSON record of a measurement stores them.
+
+`Measurements` has the response times of Kerberos logins, their rate, packets and CPU times.
+`VisitRecord` has the requests to one node, as input of the queueing model. `MessageRecord` has one
+message of a login. Tables and sections are those of the paper, Harbitter and Menascé (2002).
+`studies.kerberos2002` lists the terms.
+"""
 
 from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
 from analysis.metrics import Metric
-from measure.record import RecordPart
+from measure.records.record import RecordPart
 
 SCHEMA = 1
 RESPONSE = Metric("transaction_s", "time of a transaction", unit="s", short="R", better="lower",
@@ -26,9 +32,12 @@ RESPONSES = Metric("transaction_times_s", "times of transactions", unit="s", dig
 
 
 class VisitRecord(RecordPart):
-    """Visits of a class of customers to a party in a transaction.
+    """Requests of one kind to one node in a login, as the queueing model needs them.
 
-    `service_s` is the mean time of a visit (s). `operations` are the counts of a whole transaction.
+    - `party`, `name`: the node, and the kind of request
+    - `visits`: number of requests in a login
+    - `service_s`: mean CPU time of a request (s)
+    - `operations`: number of cryptographic operations in a login, by name
     """
 
     party: str
@@ -39,7 +48,10 @@ class VisitRecord(RecordPart):
 
 
 class MessageRecord(RecordPart):
-    """A message of the first transaction: parties, transport, kind and bytes."""
+    """A message of the first login, with sender, receiver and bytes.
+
+    `kind` is its name, such as AS-REQ. `at_s` is its time since the login began (s).
+    """
 
     source: str
     target: str
@@ -49,10 +61,20 @@ class MessageRecord(RecordPart):
     at_s: float
 
 
-class Measured(RecordPart):
-    """Measurements of a repetition. Only mobile protocols have phases.
+class Measurements(RecordPart):
+    """Measured values of a repetition, as means over the logins (s and 1/s).
 
-    With several customers, the first tenth of the transactions is a warm-up and not counted.
+    - `seed`: seed of the random numbers
+    - `transactions`: number of logins. With several users, the first tenth of the logins is a
+      warm-up, and not counted.
+    - `transaction_s`, `transactions_per_s`, `transaction_times_s`: time of a login, logins per
+      second, and the times of all logins
+    - `client_packets`, `client_bytes`: packets and bytes of the client per login
+    - `retransmitted_packets`: number of packets that were sent again
+    - `pre_auth_s`, `auth_s`, `post_auth_s`, `tgt_st_s`: phases of the login (Table III). Only
+      logins of mobile clients have them.
+    - `visits`: operations and CPU time of each node per login
+    - `messages`: messages of the first login
     """
 
     schema_: int = Field(SCHEMA, alias="schema")
@@ -70,9 +92,10 @@ class Measured(RecordPart):
     transaction_times_s: list[float]
     #: Phases predicted from operations and devices, and from wires where there is one customer.
     predicted: dict[str, float] = Field(default_factory=dict)
-    #: Seconds of Table I's operations on the processor of the judge, in one cell (timing).
+    #: Seconds of Table I's operations on the machine that judges; only in one cell (`is_timed`).
     operations_here_s: dict[str, float] = Field(default_factory=dict)
-    #: Counts for the guidelines of section 6.4, from a mobile client's transaction (guidelines).
+    #: Counts for the guidelines of section 6.4, only from logins of a single mobile client
+    #: (`count_for_guidelines`).
     counted: dict[str, float] = Field(default_factory=dict)
     visits: list[VisitRecord]
     messages: list[MessageRecord]
@@ -80,5 +103,5 @@ class Measured(RecordPart):
     model_config = ConfigDict(populate_by_name=True)
 
     def demand_s(self, party: str) -> float:
-        """Return the processor seconds of a party in a transaction."""
+        """Return the CPU time (s) of a node per login."""
         return sum(visit.visits * visit.service_s for visit in self.visits if visit.party == party)
