@@ -1,6 +1,9 @@
-"""Users on a node who log in with MIT's own commands.
+"""Let users log in from a node with the commands of MIT krb5, such as kinit.
 
-The module runs in the guest and uses the standard library only.
+`LoginClient` is one user with a ticket cache, and returns times and exit status of each login.
+`log_in_at_once` lets several users log in at the same time. The module runs in the guest (the
+virtual machine of the test network), and uses the standard library only. `studies.krb5today` lists
+the terms.
 """
 
 from __future__ import annotations
@@ -14,11 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from measure.errors import MeasureError
-from measure.services.launcher import program_environment
+from measure.agent.errors import MeasureError
+from measure.agent.workload import Site
 from measure.services.mit_krb5 import GSS_PORT, PROXY_PORT, library_environment
-from measure.workload import Site
-from studies.krb5today.controls import CONTROLS, NOTHING, LoginControl
+from measure.services.programs import program_environment
+from studies.krb5today.fault_injection import CONTROLS, NO_DEVIATION, LoginControl
 from studies.krb5today.mechanisms import (
     APP,
     LOCAL,
@@ -48,12 +51,12 @@ _INSTEAD = {"around": LoginMechanism("around the proxy", "pkinit", target=LOCAL)
 
 
 class LoginClient:
-    """A user on a node with its own ticket cache."""
+    """A user on a node with a ticket cache."""
 
     def __init__(self, site: Site, node: str, mechanism: LoginMechanism, number: int, *,
                  curve: str) -> None:
         self._site, self._node, self._number, self._curve = site, node, number, curve
-        self._control = CONTROLS.get(site.fault, NOTHING)
+        self._control = CONTROLS.get(site.fault, NO_DEVIATION)
         #: Node whose rendered settings the client uses.
         self._named = node if site.network.nodes[node].has_duty(STATION) else _HOME
         self.home = site.mount / self._named
@@ -65,39 +68,39 @@ class LoginClient:
         self.logins: list[dict[str, Any]] = []
 
     def prepare(self) -> None:
-        """Get the armour ticket that a login with FAST requires."""
+        """Get the anonymous ticket that a login with FAST needs."""
         if self._mechanism.is_armoured:
             self._run_command(["kinit", "-c", self._armour, "-n", f"@{LOCAL}"],
                               self._build_environment())
 
     def log_in_once(self) -> dict[str, Any]:
-        """Log in once without any ticket.
+        """Log in once, without any earlier ticket.
 
         Returns:
-            Number of the customer, times of begin and end (ns since 1970), highest exit status and
+            Number of the user, times of begin and end (ns since 1970), highest exit status and
             error text of the commands.
 
         Raises:
-            MeasureError: A command does not end in time.
+            MeasureError: a command does not end in time.
         """
         Path(self._cache.partition(":")[2]).unlink(missing_ok=True)
         began_ns = time.time_ns()
-        said = [self._run_command(argv, environment) for argv, environment
+        results = [self._run_command(argv, environment) for argv, environment
                 in self._login_commands()]
         return {"customer": self._number, "began_ns": began_ns, "ended_ns": time.time_ns(),
-                "status": max(status for status, _ in said),
-                "said": "; ".join(words for _, words in said if words)[:300]}
+                "status": max(status for status, _ in results),
+                "said": "; ".join(words for _, words in results if words)[:300]}
 
     def log_in(self, count: int, *, is_lone: bool, is_away: bool = False) -> None:
         """Log in a number of times, and add the results to `logins`.
 
         Args:
-            count: Number of logins.
-            is_lone: The client is the only one, and waits for empty wires after each login.
-            is_away: The client's node is in the visited network.
+            count: number of logins.
+            is_lone: this user is the only one, and waits for empty wires after each login.
+            is_away: the user's node is in the visited network.
 
         Raises:
-            MeasureError: A command does not end in time, or a control has no effect.
+            MeasureError: a command does not end in time, or an injected fault has no effect.
         """
         for _ in range(count):
             self.logins.append({**self.log_in_once(), "is_away": is_away})
@@ -109,22 +112,27 @@ class LoginClient:
                 self.wait_until_drained()
 
     def _send_key(self) -> None:
-        """Send the session key to the client's KDC in a further request.
+        """Send the session key to the KDC in a further request (injected fault).
 
-        Raises MeasureError.
+        Raises:
+            MeasureError: the KDC does not answer.
         """
         status, _ = self._run_command([
-            sys.executable, "-m", "studies.krb5today.telling", LOCAL, USER,
+            sys.executable, "-m", "studies.krb5today.key_disclosure", LOCAL, USER,
             self._cache.partition(":")[2], self._site.network.nodes["local"].address],
             program_environment())
         if status:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
 
     def _send_malformed(self) -> None:
-        """Send a malformed message to the client's KDC. Raises MeasureError."""
-        said = ("import socket, sys\n"
+        """Send a malformed message to the KDC (injected fault).
+
+        Raises:
+            MeasureError: the message cannot be sent.
+        """
+        program = ("import socket, sys\n"
                 "socket.socket(type=socket.SOCK_DGRAM).sendto(b'qop', (sys.argv[1], 88))")
-        status, _ = self._run_command([sys.executable, "-c", said,
+        status, _ = self._run_command([sys.executable, "-c", program,
                               self._site.network.nodes["local"].address], program_environment())
         if status:
             raise MeasureError("stream", f"the control {self._site.fault} did not get through")
@@ -134,11 +142,11 @@ class LoginClient:
         time.sleep(_REAL_DRAINED_S if self._site.clock == "real" else _DRAINED_S)
 
     def _login_commands(self) -> list[tuple[list[str], dict[str, str]]]:
-        """Return the commands of a login with their environments."""
+        """Return each command of a login with its environment variables."""
         mechanism, steps = self._mechanism, list[tuple[list[str], dict[str, str]]]()
-        shown = (self._control.certificate, self._control.key)
+        files = (self._control.certificate, self._control.key)
         if not mechanism.is_proxied:
-            steps.append((login_command(mechanism, self._pkinit, shown, self._cache, self._armour),
+            steps.append((login_command(mechanism, self._pkinit, files, self._cache, self._armour),
                           self._build_environment()))
         if mechanism.target:
             steps.append((self._gss_command(mechanism), self._build_environment(
@@ -148,7 +156,7 @@ class LoginClient:
     def _gss_command(self, mechanism: LoginMechanism) -> list[str]:
         """Return the command that authenticates to the application server.
 
-        With IAKERB, this command also logs in.
+        With IAKERB (login through the application server), this command also logs in.
         """
         how = ["-iakerb", "-user", USER, "-pass", "none"] if mechanism.is_proxied else []
         how += [] if self._control.is_mutual else ["-nomutual"]
@@ -158,7 +166,7 @@ class LoginClient:
                 self._site.network.nodes[SERVER].address, f"host@{host}", "hello"]
 
     def _build_environment(self, *, knows_kdcs: bool = True) -> dict[str, str]:
-        """Return the environment with settings and ticket cache.
+        """Return the environment variables with the settings of krb5 and the ticket cache.
 
         With IAKERB, the library itself presents the certificate, so its settings name it.
         """
@@ -173,14 +181,22 @@ class LoginClient:
             # than its minimum.
             lines.append(f"pkinit_dh_min_bits = {self._curve}")
         if self._mechanism.is_proxied:
-            shown = pkinit_identity(self._pkinit, (self._control.certificate, self._control.key))
-            lines.append(f"pkinit_identities = {shown}")
+            files = pkinit_identity(self._pkinit, (self._control.certificate, self._control.key))
+            lines.append(f"pkinit_identities = {files}")
         own = self._folder / f"own-{self._number}.conf"
         own.write_text("\n".join(lines) + "\n")
         return {**os.environ, "KRB5CCNAME": self._cache,
                 **library_environment(self._site, self._named, knows_kdcs=knows_kdcs, before=[own])}
 
     def _run_command(self, argv: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+        """Run a program of the user on the client's node.
+
+        Returns:
+            The exit status, and what the program printed if it failed ("" if not).
+
+        Raises:
+            MeasureError: the program has not ended in time.
+        """
         if self._control.clock:
             argv = ["faketime", "-f", self._control.clock, *argv]
         typed = self._site.secrets["kerberos"]["user_password"] + "\n" \
@@ -196,24 +212,21 @@ class LoginClient:
 
 
 def _select_mechanism(mechanism: LoginMechanism, control: LoginControl) -> LoginMechanism:
-    """Return the mechanism that a control uses instead, else the cell's mechanism."""
+    """Return the login method to use: that of the injected fault, or else the measured one."""
     return {**MECHANISMS, **_INSTEAD}.get(control.instead, mechanism)
 
 
 def missing_support(mechanism: LoginMechanism) -> str:
-    """Return the reason why the installed krb5 lacks a mechanism.
-
-    The text is "" if krb5 has the mechanism.
-    """
+    """Return why the installed krb5 lacks a login method, or "" if it has the method."""
     plugins = [file.read_bytes() for file in ROOT.glob(_PLUGIN)]
     return "" if all(mechanism.needs in plugin for plugin in plugins) else mechanism.lacking
 
 
 def log_in_at_once(clients: Sequence[LoginClient], logins: int) -> None:
-    """Run several clients at once, each with consecutive logins.
+    """Let several users log in at the same time, each a number of times.
 
     Raises:
-        MeasureError: A client's command does not end in time.
+        MeasureError: a user's command does not end in time.
     """
     with ThreadPoolExecutor(len(clients)) as pool:
         running = [pool.submit(client.log_in, logins, is_lone=False) for client in clients]

@@ -1,6 +1,8 @@
-"""Negative controls for the engine, with their cells and failing checks.
+"""List the faults that the study krb5today injects into Kerberos logins on purpose.
 
-The module `controls` implements them in the guest.
+They are negative controls. Each entry names the combination of factors to measure, and the checks
+that must then fail. So a check that cannot fail is noticed. `fault_injection.py` describes what
+clients do.
 """
 
 from __future__ import annotations
@@ -8,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from studies import mobile
-from studies.changes import change_layer
-from studies.krb5today import design
-from studies.krb5today.controls import CONTROLS
+from studies import policy_factors
+from studies.krb5today import cells
+from studies.krb5today.fault_injection import CONTROLS
+from studies.policy_factors import change_layer
 from studies.study import Fault
 
-_USED, _COUNTED = "the mechanism that was asked for", "every login has its ticket"
+_USED, _COUNTED = "requested login method is used", "every login has its ticket"
 _LENGTHS = "encryption and lengths are the policy's"
 #: Mechanisms of the controls that are not shown with PKINIT by DH. Failing checks of the controls
 #: whose login is not refused.
@@ -23,9 +25,10 @@ _MECHANISMS: Mapping[str, str] = {"dh-instead": "pkinit-rsa", "no-armour": "fast
                                   "in-one-realm": "cross-realm", "unanswered": "pktapp"}
 _FAILS: Mapping[str, tuple[str, ...]] = {
     "believed-authority": ("signatures verify",),
-    "password-typed": (_USED, "tickets open and say how"), "dh-instead": (_USED,),
+    "password-typed": (_USED, "tickets name the login method"), "dh-instead": (_USED,),
     "no-armour": (_USED,),
-    "past-the-proxy": ("the client reaches the proxy only", "the proxy passes messages on"),
+    "past-the-proxy": ("the client reaches the proxy only",
+                       "the proxy forwards messages unchanged"),
     "through-a-login": ("the ticket is the service's own",),
     "in-one-realm": ("the other realm issues the service's ticket",),
     "unanswered": ("client and server prove the key",),
@@ -33,7 +36,7 @@ _FAILS: Mapping[str, tuple[str, ...]] = {
 
 
 def _control_cell(mechanism: str, wire: str = "lan") -> dict[str, str]:
-    return dict(zip(design.NAMES, design.cell_ids(mechanism, wire), strict=True))
+    return dict(zip(cells.NAMES, cells.cell_ids(mechanism, wire), strict=True))
 
 
 def _create_fault(name: str) -> Fault:
@@ -42,7 +45,7 @@ def _create_fault(name: str) -> Fault:
 
 
 def _other_layer(title: str, mechanism: str, check: str, **changes: Any) -> Fault:
-    """Return a control with a login under settings that are not the policy's."""
+    """Create a fault in which the login uses other settings than the policy's."""
     return Fault(title, policy=change_layer("kerberos", **changes), on=_control_cell(mechanism),
                  fails=(check,))
 
@@ -55,9 +58,9 @@ FAULTS: Mapping[str, Fault] = {
                                 _LENGTHS, group_bits=4096),
     "other-certificates": _other_layer("certificates with keys of 3072 bits in place of 2048",
                                        "pkinit-rsa", _LENGTHS, certificate_bits=3072),
-    "other-transport": _other_layer("TCP where UDP is asked for", "fast",
+    "other-transport": _other_layer("TCP where UDP is required", "fast",
                                     "requests go by the policy's transport", udp_limit_bytes=1),
-    "login-without-wep": mobile.without_wep(
+    "login-without-wep": policy_factors.make_wep_fault(
         "neither end of the air has WEP",
-        {**_control_cell("spake", mobile.AIR), "policy": "P2", "scenario": "N2"}),
+        {**_control_cell("spake", policy_factors.AIR), "policy": "P2", "scenario": "N2"}),
 }

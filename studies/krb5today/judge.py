@@ -1,4 +1,9 @@
-"""Judge of a repetition by its stamps and captures and the run's keys."""
+"""Evaluate one measurement of krb5today: compute measured values and run its checks.
+
+One measurement (repetition) is one or more logins by MIT krb5. `judge_repetition` reads time stamps
+and captures, which are decrypted with the run's keys. It returns measured values, checks and the
+reason of a failure. `studies.krb5today` lists the terms.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +17,20 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from measure import judging, messages, on_air
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
+from measure.checks import proof
+from measure.packets import messages
+from measure.records import judgement
+from policies import KerberosLayer
 from protocols.kerberos import keytab
-from protocols.kerberos.errors import RefusalCode
-from studies import mobile
-from studies.krb5today import design, evidence, exchange, network
-from studies.krb5today.body import LoginMessage, Measured
-from studies.krb5today.evidence import LoginCase
+from protocols.kerberos.messages import KrbErrorCode
+from studies import policy_factors
+from studies.krb5today import cells, exchanges
+from studies.krb5today import checks as krb5today_checks
+from studies.krb5today.checks import LoginEvidence
+from studies.krb5today.measurements import LoginMessage, Measurements
 from studies.krb5today.mechanisms import MECHANISMS
-from studies.study import Judged, Repetition
+from studies.study import Judgement, Repetition
 
 _RECORDED_RAW = ("stamps", "addresses", "processor_s", "work_s", "failure", "parts")
 #: Files of the services' keys, the authority's certificate and the user's private key.
@@ -31,54 +40,62 @@ _FILES = ("*.keytab", "*.pem", "*.key")
 _MORE = {25, 52, 91}
 
 
-def judge_repetition(repetition: Repetition) -> Judged:
-    """Judge a repetition by the files in its folder.
+def judge_repetition(repetition: Repetition, layer: KerberosLayer) -> Judgement:
+    """Evaluate one repetition by the files that its workload left.
+
+    Args:
+        repetition: the combination of factors, settings and folder of the files.
+        layer: layer `kerberos` of the policy, with which the logins must agree.
 
     Raises:
-        MeasureError: A capture cannot be interpreted, or no login took time.
-        OSError: A file cannot be read.
+        MeasureError: a capture cannot be interpreted, or no login took time.
+        OSError: a file cannot be read.
     """
     out = repetition.out
     raw = json.loads((out / "raw.json").read_text())
     about: dict[str, Any] = {
-        "captures": on_air.list_captures(raw), "elapsed_s": raw["elapsed_s"],
+        "captures": proof.list_captures(raw), "elapsed_s": raw["elapsed_s"],
         "files": [file.name for kind in _FILES for file in sorted(out.glob(kind))],
-        "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
+        "raw": judgement.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
-        return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
+        return Judgement(None, reason=raw["failure"]["reason"], **about)
     if raw["lacking"]:
-        return Judged(None, reason=raw["lacking"], status="skipped", **about)
-    case = _build_case(repetition, raw)
-    checks, has_air = evidence.gather_checks(case), mobile.is_on_air(repetition.cell)
+        return Judgement(None, reason=raw["lacking"], is_skipped=True, **about)
+    case = _build_case(repetition, raw, layer)
+    checks, has_air = krb5today_checks.run_checks(case), policy_factors.is_on_air(repetition.cell)
     if has_air:
-        scenario = network.at_home(repetition.cell.value("scenario"))
-        checks += on_air.verify_repetition(repetition.cell.value("policy"), scenario, out, raw,
-                               repetition.secrets)
+        scenario = cells.at_home(repetition.cell.value("scenario"))
+        checks += proof.verify_repetition(repetition.cell.value("policy"), scenario, out, raw,
+                                          repetition.secrets)
     refused = Counter(pair.reply.error for pair in case.exchanges
                       if pair.reply.error is not None and pair.reply.error not in _MORE)
     failed = [entry["said"] for entry in raw["logins"] if entry["status"]]
     reasons = [f"refused: {_error_name(code)}" for code in refused if code]
     reasons += [f"{len(failed)} logins failed: {failed[0]}"] if failed and not refused else []
-    reasons += [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
+    reasons += [*judgement.failure_reasons(checks), *judgement.dropped_packets_reason(raw)]
     measured = None if failed or refused else _compute_measured(case, raw, has_air=has_air)
-    return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
+    return Judgement(measured, checks, "; ".join(reasons), **about)
 
 
 def _error_name(code: int) -> str:
-    """Return a KRB-ERROR's code with its name, if known."""
-    names = {int(known): known.name.lower().replace("_", " ") for known in RefusalCode}
+    """Return the code of a KRB-ERROR with its name, if known."""
+    names = {int(known): known.name.lower().replace("_", " ") for known in KrbErrorCode}
     return f"{code} {names.get(code, '(RFC 4120)')}"
 
 
-def _build_case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
-    from studies.krb5today import study
+def _build_case(repetition: Repetition, raw: Mapping[str, Any],
+                layer: KerberosLayer) -> LoginEvidence:
+    """Collect messages, keys and settings of a repetition for the checks.
 
+    Raises:
+        MeasureError: a capture, a key or the client's address is missing or unusable.
+    """
     out, addresses = repetition.out, raw["addresses"]
-    client = next((node for node in addresses if node not in network.SERVERS), "")
+    client = next((node for node in addresses if node not in cells.SERVERS), "")
     if not client:
         raise MeasureError("data", "no client is among those whose addresses were kept")
-    traffic = messages.read_by_point(raw["captures"], out, client, exchange.LEADS)
-    said = exchange.parse_traffic(traffic[client], addresses)
+    traffic = messages.read_messages_by_point(raw["captures"], out, client, exchanges.LEADS)
+    near = exchanges.parse_traffic(traffic[client], addresses)
     try:
         keys = {name: key for file in out.glob("*.keytab")
                 for name, key in keytab.read_keytab(file).items()}
@@ -87,32 +104,37 @@ def _build_case(repetition: Repetition, raw: Mapping[str, Any]) -> LoginCase:
         raise MeasureError("data", str(error)) from None
     if not isinstance(user_key, rsa.RSAPrivateKey):
         raise MeasureError("data", "the user's key is none of RSA")
-    layer = study.kerberos_layer(repetition.cell, repetition.asked)  # type: ignore[arg-type]
-    return LoginCase(
-        MECHANISMS[design.LOGINS.chosen_mechanism(repetition.cell)], layer, client,
-        len(raw["logins"]), said,
-        exchange.pair_exchanges(said), exchange.parse_traffic(traffic["app"], addresses),
+    return LoginEvidence(
+        MECHANISMS[cells.LOGINS.chosen_mechanism(repetition.cell)], layer, client,
+        len(raw["logins"]), near,
+        exchanges.pair_exchanges(near), exchanges.parse_traffic(traffic["app"], addresses),
         traffic[client],
         addresses, keys, x509.load_pem_x509_certificate((out / "ca.pem").read_bytes()),
         user_key)
 
 
-def _compute_measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool) -> Measured:
+def _compute_measured(case: LoginEvidence, raw: Mapping[str, Any], *,
+                      has_air: bool) -> Measurements:
+    """Return the measured values of a repetition.
+
+    `has_air` says whether the client is on the air, where a capture does not show when a login
+    begins.
+    """
     logins, count = raw["logins"], case.logins
     is_lone = len({entry["customer"] for entry in logins}) == 1
-    said = [(entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9) for entry in logins]
+    reported = [(entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9) for entry in logins]
     # A client on the air is captured where its tunnels end, which does not show when a login began.
-    windows = (said if has_air else list(_login_windows(case, logins))) if is_lone else []
-    times = [end - begin for begin, end in windows or said]
+    windows = (reported if has_air else list(_login_windows(case, logins))) if is_lone else []
+    times = [end - begin for begin, end in windows or reported]
     away = [took for took, entry in zip(times, logins, strict=True) if entry.get("is_away")]
     # The application's data after a login is excluded, but the end of a connection is included.
     is_all = not windows or not case.mechanism.target
     packets = [size for at_s, size in case.traffic.packets
                if is_all or any(begin <= at_s <= end for begin, end in windows)]
-    sent = Counter(message.payload for message in case.said if message.kind
+    sent = Counter(message.payload for message in case.sent_messages if message.kind
                    and message.source == case.client)
     servers = ("local", "remote") if not case.mechanism.is_direct else ("app",)
-    return Measured(
+    return Measurements(
         schema=1, logins=count, login_s=fmean(times[:count - len(away)]),
         away_login_s=fmean(away) if away else None, logins_per_s=_login_rate(logins),
         kdc_s=_work_s(raw, servers), client_s=_work_s(raw, (case.client,)),
@@ -124,16 +146,16 @@ def _compute_measured(case: LoginCase, raw: Mapping[str, Any], *, has_air: bool)
 
 
 def _work_s(raw: Mapping[str, Any], nodes: Sequence[str]) -> float | None:
-    """Return the processor time of these nodes per login (s), if the clock counts it."""
+    """Return the CPU time of some nodes per login (s), or None if the clock does not count it."""
     work = [raw["work_s"][node] for node in nodes if node in raw["work_s"]]
     return sum(work) / len(raw["logins"]) if work else None
 
 
 def _login_rate(logins: Sequence[Mapping[str, Any]]) -> float:
-    """Return logins per second while all customers log in.
+    """Return logins per second (1/s) while all users log in.
 
-    The span begins at the first end of any login, and ends when the first customer has finished.
-    The pauses of a single customer are not counted.
+    The time begins at the first end of any login, and ends when the first user has finished. The
+    pauses of a single user do not count.
     """
     ends = sorted(entry["ended_ns"] for entry in logins)
     customers = {entry["customer"] for entry in logins}
@@ -148,9 +170,9 @@ def _login_rate(logins: Sequence[Mapping[str, Any]]) -> float:
     return float(count * 1e9 / span_ns)
 
 
-def _login_windows(case: LoginCase,
-             logins: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
-    """Generate the times of each login's first packet and last Kerberos message."""
+def _login_windows(case: LoginEvidence,
+                   logins: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
+    """Yield for each login the times of its first packet and its last Kerberos message."""
     for entry in logins:
         began_s, ended_s = entry["began_ns"] / 1e9, entry["ended_ns"] / 1e9
         first = min((at_s for at_s, _ in case.traffic.packets if at_s >= began_s), default=None)
@@ -160,10 +182,10 @@ def _login_windows(case: LoginCase,
         yield first, max(last)
 
 
-def _login_messages(case: LoginCase,
+def _login_messages(case: LoginEvidence,
                     windows: Sequence[tuple[float, float]]) -> Iterator[LoginMessage]:
-    """Generate the messages of a single customer's first login."""
-    for message in case.said if windows else ():
+    """Yield the messages of the first login if there is a single user."""
+    for message in case.sent_messages if windows else ():
         began_s, ended_s = windows[0]
         if message.kind and began_s <= message.at_s <= ended_s:
             yield LoginMessage(

@@ -1,6 +1,8 @@
-"""Login mechanisms by the names of their levels, with the commands to run.
+"""Define the login methods (mechanisms) of MIT krb5, with the commands to run.
 
-The module also runs in the guest and uses the standard library only.
+A `LoginMechanism` describes one method, such as SPAKE or PKINIT with Diffie-Hellman.
+`login_command` returns the kinit command of a method. The module also runs in the guest (virtual
+machine), and uses the standard library only. `studies.krb5today` lists the terms.
 """
 
 from __future__ import annotations
@@ -14,20 +16,26 @@ USER = "alice"
 
 
 def service_principal(realm: str) -> str:
-    """Return the application server's principal in a realm, without the realm."""
+    """Return the name of the application server's principal, such as `host/app.local.test`.
+
+    The host name depends on the realm. The part `@REALM` is not included.
+    """
     return f"host/app.{realm.lower()}"
 
 
 @dataclass(frozen=True)
 class LoginMechanism:
-    """A login mechanism.
+    """A login method of MIT krb5.
 
-    `initial` is the method for the first ticket. `realm` is the realm of the KDC that issues it.
-    `target` is the realm of the service that the client authenticates to afterwards ("" for none).
-    `agrees_by` is PKINIT's method to create the reply key. With `is_armoured`, the login uses FAST.
-    With `is_direct`, the first ticket is already the service's (PKTAPP). With `is_proxied`, the
-    application server forwards the messages (IAKERB). `needs` is a byte string that the installed
-    PKINIT must contain, and `lacking` the message if it does not.
+    - `initial`: method for the first ticket
+    - `realm`: realm of the KDC that issues the first ticket
+    - `target`: realm of the service to which the client then authenticates ("" for none)
+    - `agrees_by`: how PKINIT creates the key of the reply
+    - `is_armoured`: the login is protected by FAST
+    - `is_direct`: the first ticket is already that of the service (PKTAPP)
+    - `is_proxied`: the application server forwards the messages (IAKERB)
+    - `needs`, `lacking`: bytes that the installed PKINIT plugin must contain, and the message if
+      not
     """
 
     title: str
@@ -43,7 +51,7 @@ class LoginMechanism:
 
     @property
     def agreement(self) -> str:
-        """Return the key agreement method of PKINIT, or "" without PKINIT."""
+        """Return the key agreement of PKINIT, such as DH, or "" without PKINIT."""
         return "" if self.initial == "spake" else self.agrees_by
 
 
@@ -74,15 +82,15 @@ LOADED = ("spake", "fast", "pkinit-dh", "pkinit-rsa", "anonymous")
 
 
 def login_command(mechanism: LoginMechanism, pkinit: str, certificate: tuple[str, str], cache: str,
-          armour: str) -> list[str]:
-    """Return the command for the first ticket.
+                  armour: str) -> list[str]:
+    """Return the command that gets the first ticket.
 
     Args:
-        mechanism: The login mechanism.
-        pkinit: Folder of certificates and keys.
-        certificate: Names of the certificate's and the key's files, without suffix.
-        cache: Ticket cache for the ticket.
-        armour: Ticket cache with the armour ticket of FAST.
+        mechanism: the login method.
+        pkinit: folder of certificates and keys.
+        certificate: names of the files of certificate and key, without suffix.
+        cache: ticket cache for the ticket.
+        armour: ticket cache with the anonymous ticket of FAST.
     """
     argv = ["kinit", "-c", cache]
     if mechanism.initial == "anonymous":

@@ -1,4 +1,10 @@
-"""Queueing model of a loaded KDC: its processor, and a delay for everything else."""
+"""Predict by a queueing model how many logins per second a KDC can serve.
+
+A fixed number of users log in again and again. The KDC's processor is the only queue, and
+everything else is a delay. `measured_demand` reads both times from measurements of a single user.
+`measured_loads` yields each measured number of users with its prediction, for the report of
+krb5today.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +20,8 @@ from analysis.queueing import (
     Visit,
     solve_network,
 )
-from studies.krb5today.body import KDC, RATE, TIME
-from studies.krb5today.design import CUSTOMERS, cell_ids
+from studies.krb5today.cells import CUSTOMERS, cell_ids
+from studies.krb5today.measurements import KDC, RATE, TIME
 from studies.krb5today.mechanisms import LOADED
 
 _KDC, _REST, _CHAIN = "KDC", "wires and clients", "logins"
@@ -23,20 +29,20 @@ _KDC, _REST, _CHAIN = "KDC", "wires and clients", "logins"
 
 @dataclass(frozen=True)
 class LoginDemand:
-    """Demand of a login: processor time of the KDC, and other time (s)."""
+    """The CPU time of the KDC for a login, and all other time of the login (s)."""
 
     kdc_s: float
     delay_s: float
 
     @property
     def capacity_per_s(self) -> float:
-        """Return the maximum rate of one processor, in logins per second."""
+        """Return the largest rate of one processor, in logins per second."""
         return 1 / self.kdc_s
 
     def login_rate(self, customers: int) -> float:
-        """Return the modelled login rate of a number of customers (1/s).
+        """Compute the rate of logins (1/s) for a number of users who log in again and again.
 
-        Each customer logs in again and again. The solution is exact mean value analysis (MVA).
+        The solution is exact mean value analysis (MVA) of a closed queueing network.
         """
         stations = (QueueingStation(_KDC), QueueingStation(_REST, "delay"))
         visits = (Visit(_KDC, self.kdc_s), Visit(_REST, self.delay_s))
@@ -47,10 +53,11 @@ class LoginDemand:
 
 @dataclass(frozen=True)
 class KdcLoad:
-    """A measured load with inputs of the model.
+    """A measured number of users, with inputs of the queueing model.
 
-    `measured_demand` has the KDC's processor time under this load, `alone` that of a single
-    customer.
+    - `rate`, `response`: measured logins per second, and time of a login (None if unknown)
+    - `demand`: CPU time of the KDC for a login, and other time, under this load
+    - `alone`: these times for a single user
     """
 
     mechanism: str
@@ -62,14 +69,14 @@ class KdcLoad:
 
     @property
     def modelled_per_s(self) -> float:
-        """Return the modelled login rate (1/s)."""
+        """Return the rate of logins (1/s) that the queueing model predicts."""
         return self.demand.login_rate(self.customers)
 
 
 def measured_demand(cells: Cells, mechanism: str) -> LoginDemand | None:
-    """Return the demand of a login from a single customer without a wire.
+    """Return the times of a login, measured with a single user and without a wire.
 
-    Returns None if the cell or its processor time was not measured.
+    The result is None if that was not measured.
     """
     cell = cell_ids(mechanism, "none")
     kdc, rate = (cells.find_value(metric.name, cell) for metric in (KDC, RATE))
@@ -80,12 +87,12 @@ def measured_demand(cells: Cells, mechanism: str) -> LoginDemand | None:
 
 
 def measured_loads(cells: Cells) -> Iterator[KdcLoad]:
-    """Generate all measured loads that can be modelled."""
+    """Yield all measured numbers of users for which the model has inputs."""
     for mechanism in LOADED:
-        asked = measured_demand(cells, mechanism)
-        for customers in CUSTOMERS[1:] if asked else ():
+        alone = measured_demand(cells, mechanism)
+        for customers in CUSTOMERS[1:] if alone else ():
             cell = cell_ids(mechanism, "none", customers=customers)
             rate, kdc = (cells.find_value(metric.name, cell) for metric in (RATE, KDC))
-            if rate and kdc and asked:
+            if rate and kdc and alone:
                 yield KdcLoad(mechanism, customers, rate, cells.find_value(TIME.name, cell),
-                              LoginDemand(kdc.estimate.mean, asked.delay_s), asked)
+                              LoginDemand(kdc.estimate.mean, alone.delay_s), alone)

@@ -1,12 +1,16 @@
-"""Report of the study on login costs, timers and the load of a KDC."""
+"""Build the report of krb5today: costs of Kerberos logins, timers, and load of a KDC.
+
+`build_report` takes a results folder (one record per measurement of MIT krb5). It returns the
+report with tables and figures.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from analysis import standard_report
 from analysis.cells import Cells
+from analysis.reporting import standard_report
 from studies.krb5today.report import figures, tables
 
 if TYPE_CHECKING:
@@ -16,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def build_report(study: Study, results: Results, options: Mapping[str, Any]) -> Report:
-    """Return the report of a results folder."""
+    """Build the report of a results folder."""
     cells = Cells(results, options.get("baseline", ""))
     return standard_report.make_standard_report(cells, study.run_table(cells),
-                                                standard_report.Extras(
+                                                standard_report.ReportAdditions(
         tables=tuple(tables.build_tables(cells)), figures=tuple(figures.build_figures(cells))))

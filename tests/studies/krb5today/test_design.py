@@ -11,48 +11,49 @@ import pytest
 
 import policies
 import studies
-from measure.errors import MeasureError
-from measure.manifest import LevelRecord
+from measure.agent.errors import MeasureError
+from measure.records.manifest import LevelRecord
 from policies import KerberosLayer
 from protocols.kerberos import keytab
-from studies import mobile
-from studies.krb5today import clients, controls, design, faults, network
-from studies.krb5today.asked import Asked
+from studies import policy_factors
+from studies.krb5today import cells, clients, fault_injection, faults
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
 from studies.krb5today.model import LoginDemand
-from studies.krb5today.study import realms_policy
+from studies.krb5today.settings import Settings
+from studies.krb5today.study import build_realms_policy
 from studies.study import Cell, Level, LevelError, Repetition, StudyError
 
 
 def test_every_cell_is_there_once() -> None:
     """Each mechanism on each wire, loads of those that are a login alone, both transports at 2G."""
-    names = [cell.name for cell in design.design_cells({
-        factor.name: factor.read((), ()) for factor in design.FACTORS})]
+    names = [cell.name for cell in cells.design_cells({
+        factor.name: factor.read((), ()) for factor in cells.FACTORS})]
     assert len(names) == len(set(names))
-    assert {"-".join(design.cell_ids(name, wire)) for name in MECHANISMS
+    assert {"-".join(cells.cell_ids(name, wire)) for name in MECHANISMS
             for wire in ("lan", "2g")} <= set(names)
-    assert {"-".join(design.cell_ids(name, "none", customers=32)) for name in LOADED} <= set(names)
-    assert {"-".join(design.cell_ids("pkinit-dh", "2g", "tcp"))} <= set(names)
+    assert {"-".join(cells.cell_ids(name, "none", customers=32)) for name in LOADED} <= set(names)
+    assert {"-".join(cells.cell_ids("pkinit-dh", "2g", "tcp"))} <= set(names)
 
 
 def test_unknown_mechanisms_are_refused() -> None:
     """What there is, is said."""
     with pytest.raises(LevelError, match="pkinit-md5: no such level; choose from spake, fast"):
-        design.FACTORS[0].read(["pkinit-md5"], ())
+        cells.FACTORS[0].read(["pkinit-md5"], ())
 
 
 def test_settings_become_the_realms_policy() -> None:
     """Key lengths and the transport are the policy's, which Ansible renders."""
-    layer = realms_policy("tcp", Asked(realm_rsa_bits=3072, realm_dh_bits=4096)).layers.kerberos
+    layer = build_realms_policy("tcp",
+                                Settings(realm_rsa_bits=3072, realm_dh_bits=4096)).layers.kerberos
     assert layer == KerberosLayer(certificate_bits=3072, group_bits=4096, udp_limit_bytes=1)
-    assert realms_policy("default", Asked()).layers.kerberos == KerberosLayer()
+    assert build_realms_policy("default", Settings()).layers.kerberos == KerberosLayer()
 
 
 def test_clients_of_each_wire_are_in_the_network() -> None:
     """Each level of the factor wire has its node, and realms theirs."""
-    made = network.build_realms()
+    made = cells.build_realms()
     servers = {"local", "remote", "app"}
-    assert set(network.CLIENTS.values()) | servers == set(made.nodes) - {"router"}
+    assert set(cells.CLIENTS.values()) | servers == set(made.nodes) - {"router"}
     assert made.of_duty("kerberos_kdc") == ["local", "remote", "app"]
 
 
@@ -77,11 +78,11 @@ def test_ecdh_asks_for_a_curve_no_weaker_than_the_kdcs_group(
         group_bits: Literal[2048, 4096], curve: str, tmp_path: Path) -> None:
     """The client's own settings, which win, have the curve; those of DH's client have none."""
     levels = {factor.name: factor.read([level], ())[0] for factor, level in zip(
-        design.FACTORS, design.cell_ids("pkinit-ecdh"), strict=True)}
-    asked = Asked(realm_dh_bits=group_bits)
+        cells.FACTORS, cells.cell_ids("pkinit-ecdh"), strict=True)}
+    asked = Settings(realm_dh_bits=group_bits)
     task = studies.load_study("krb5today").task(Cell(levels), asked)
     assert task["curve"] == curve
-    site = SimpleNamespace(fault="", network=network.build_realms(), mount=tmp_path,
+    site = SimpleNamespace(fault="", network=cells.build_realms(), mount=tmp_path,
                            run_folder=lambda _: tmp_path)
     said = {}
     for name in ("pkinit-ecdh", "pkinit-dh"):
@@ -128,7 +129,7 @@ def test_keytabs_are_read(tmp_path: Path) -> None:
     ({"initial": "pkinit", "proxy": "forward"}, "iakerb")])
 def test_a_policys_layer_is_a_mechanism(layer: dict[str, str], mechanism: str) -> None:
     """What the layer says of a login is one of those that are measured over wires."""
-    assert design.of_layer(KerberosLayer.model_validate(layer)) == mechanism
+    assert cells.name_mechanism(KerberosLayer.model_validate(layer)) == mechanism
     assert mechanism in {*MECHANISMS, ""}
 
 
@@ -136,12 +137,12 @@ def chosen(folder: Path, layer: str, *scenarios: str, **levels: str) -> list[Cel
     """The cells of a policy file of a user's."""
     file = folder / "mine.yml"
     file.write_text(f"id: mine\nname: mine\nlayers:\n  link: {{cipher: CCMP, keys: psk}}\n{layer}")
-    read = {factor.name: list(factor.read((), ())) for factor in design.FACTORS}
-    read["policy"] = list(design.FACTORS[4].read((), [file]))
-    read["scenario"] = list(design.FACTORS[5].read(scenarios, ()))
+    read = {factor.name: list(factor.read((), ())) for factor in cells.FACTORS}
+    read["policy"] = list(cells.FACTORS[4].read((), [file]))
+    read["scenario"] = list(cells.FACTORS[5].read(scenarios, ()))
     for name, level in levels.items():
         read[name] = [entry for entry in read[name] if entry.id == level]
-    return list(design.design_cells(read))
+    return list(cells.design_cells(read))
 
 
 def test_a_login_over_the_air_is_a_file_away(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_a_login_over_the_air_is_a_file_away(tmp_path: Path) -> None:
     assert [cell.name for cell in cells] == [
         f"of-policy-air-default-1-mine-{scenario}" for scenario in ("N2", "R1")]
     study = studies.load_study("krb5today")
-    spec, task = study.testbed(cells[1], Asked()), study.task(cells[1], Asked())
+    spec, task = study.testbed(cells[1], Settings()), study.task(cells[1], Settings())
     assert spec.policy is not None
     assert spec.policy.layers.link is not None
     assert spec.policy.layers.kerberos == KerberosLayer(initial="pkinit", group_bits=4096)
@@ -163,16 +164,17 @@ def test_a_policy_without_the_layer_is_measured_with_each_mechanism(tmp_path: Pa
     """Any policy of the air has logins over it; the realms' settings are those asked for."""
     cells = chosen(tmp_path, "", "N2")
     assert {cell.ids["mechanism"] for cell in cells} == set(MECHANISMS)
-    spec = studies.load_study("krb5today").testbed(cells[0], Asked(realm_dh_bits=4096))
+    spec = studies.load_study("krb5today").testbed(cells[0], Settings(realm_dh_bits=4096))
     assert spec.policy is not None
     assert spec.policy.layers.kerberos == KerberosLayer(group_bits=4096)
 
 
 def test_what_the_air_does_not_have_is_refused(tmp_path: Path) -> None:
     """A policy without a scenario, several customers; and a policy of the other study's."""
-    for cells in (lambda: chosen(tmp_path, ""), lambda: chosen(tmp_path, "", "N2", customers="32")):
+    for choose in (lambda: chosen(tmp_path, ""),
+                   lambda: chosen(tmp_path, "", "N2", customers="32")):
         with pytest.raises(StudyError, match="--scenarios N2"):
-            cells()
+            choose()
     with pytest.raises(StudyError, match=r"by programs, .* choose kerberos2002"):
         chosen(tmp_path, "  kerberos: {by: programs, initial: pkinit}\n", "N2")
 
@@ -182,7 +184,7 @@ def test_a_folder_makes_its_levels_again(tmp_path: Path) -> None:
     [cell] = chosen(tmp_path, "  kerberos: {initial: fast}\n", "R1")
     for name in ("policy", "scenario"):
         level: Level = cell.levels[name]
-        made = mobile.restore_level(name, level.id, LevelRecord(
+        made = policy_factors.restore_level(name, level.id, LevelRecord(
             title=level.title, content=dict(level.content), digest=level.digest))
         assert made.digest == level.digest
     assert isinstance(cell.value("policy"), policies.Policy)
@@ -190,7 +192,7 @@ def test_a_folder_makes_its_levels_again(tmp_path: Path) -> None:
 
 def test_other_settings_are_no_more_than_that() -> None:
     """A control of the policy's values changes one of them, and nothing of how users log in."""
-    usual = realms_policy("default", Asked())
+    usual = build_realms_policy("default", Settings())
     changed = {}
     for name, fault in faults.FAULTS.items():
         if fault.policy and name.startswith("other-"):
@@ -210,17 +212,17 @@ def test_a_repetition_without_a_client_is_told(tmp_path: Path) -> None:
         "elapsed_s": 1.0, "failure": None, "lacking": "", "captures": [],
         "addresses": {"local": "10.0.0.1", "app": "10.0.0.2"}}))
     cell = Cell({factor.name: factor.read([level], ())[0] for factor, level in zip(
-        design.FACTORS, design.cell_ids("fast"), strict=True)})
+        cells.FACTORS, cells.cell_ids("fast"), strict=True)})
     with pytest.raises(MeasureError, match="no client is among those"):
-        studies.load_study("krb5today").judge(Repetition(cell, Asked(), tmp_path, {}))
+        studies.load_study("krb5today").judge(Repetition(cell, Settings(), tmp_path, {}))
 
 
 def test_every_control_has_a_cell_and_checks_to_fail() -> None:
     """What a client can do otherwise is a control that `bench proof` runs and holds to it."""
-    assert set(controls.CONTROLS) == {name for name, fault in faults.FAULTS.items()
-                                      if fault.policy is None}
+    assert set(fault_injection.CONTROLS) == {name for name, fault in faults.FAULTS.items()
+                                             if fault.policy is None}
     for fault in faults.FAULTS.values():
-        assert tuple(fault.on) == design.NAMES
+        assert tuple(fault.on) == cells.NAMES
         assert fault.fails
 
 

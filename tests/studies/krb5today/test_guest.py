@@ -13,10 +13,10 @@ import pytest
 
 import studies
 from conftest import Qop
-from measure.record import CheckRecord, Record
-from studies.krb5today import design
-from studies.krb5today.asked import Asked
-from studies.study import Cell, Judged, Repetition
+from measure.records.record import CheckRecord, Record
+from studies.krb5today import cells
+from studies.krb5today.settings import Settings
+from studies.study import Cell, Judgement, Repetition
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 STUDY = studies.load_study("krb5today")
@@ -36,10 +36,10 @@ def logins(shared_qop: Qop) -> dict[str, Record]:
 
 
 @pytest.fixture
-def judged(shared_qop: Qop, logins: dict[str, Record], tmp_path: Path) -> Callable[..., Judged]:
+def judged(shared_qop: Qop, logins: dict[str, Record], tmp_path: Path) -> Callable[..., Judgement]:
     """What the judge says of a mechanism's packets if they were another mechanism's."""
     def judge(mechanism: str, as_if: str, change: Callable[[Path], None] = lambda _: None
-              ) -> Judged:
+              ) -> Judgement:
         name = logins[mechanism].name
         files = shared_qop.folder / "mit-logins" / "files" / name
         for packed in (*files.iterdir(), *(shared_qop.folder / "mit-logins" / "captures" / name
@@ -50,8 +50,8 @@ def judged(shared_qop: Qop, logins: dict[str, Record], tmp_path: Path) -> Callab
                 shutil.copy(packed, tmp_path)
         change(tmp_path)
         levels = {factor.name: factor.read([level], ())[0] for factor, level in zip(
-            design.FACTORS, design.cell_ids(as_if), strict=True)}
-        return STUDY.judge(Repetition(Cell(levels), Asked(logins=2), tmp_path, {}))
+            cells.FACTORS, cells.cell_ids(as_if), strict=True)}
+        return STUDY.judge(Repetition(Cell(levels), Settings(logins=2), tmp_path, {}))
     return judge
 
 
@@ -61,7 +61,7 @@ def body(record: Record) -> dict[str, Any]:
     return record.measured
 
 
-def broken(verdict: Judged) -> set[str]:
+def broken(verdict: Judgement) -> set[str]:
     """The checks that do not hold."""
     return {check.check for check in verdict.evidence if not CheckRecord.model_validate(check).ok}
 
@@ -80,36 +80,37 @@ def test_logins_are_proven_from_packets(logins: dict[str, Record]) -> None:
 
 
 def test_prices_are_those_of_the_messages(logins: dict[str, Record]) -> None:
-    """Round trips follow from the exchange, and a KDC computes more for PKINIT than for FAST."""
+    """Round trips follow from the exchange, and the KDC's computing is counted."""
     trips = {name: body(logins[name])["round_trips"] for name in ("fast", "pkinit-rsa", "pktapp")}
     # FAST: asked for more twice. PKINIT: once, and a connection, as it does not fit a datagram;
     # PKTAPP goes on to the server, by a further connection.
     assert trips == {"fast": 3, "pkinit-rsa": 3, "pktapp": 5}
-    assert body(logins["pkinit-rsa"])["kdc_s"] > body(logins["fast"])["kdc_s"] > 0
+    # Which of two takes longer is for repetitions to say: a busy machine slows down one login.
+    assert min(body(logins[name])["kdc_s"] for name in trips) > 0
 
 
 @pytest.mark.parametrize(("mechanism", "as_if", "fails"), [
-    ("fast", "spake", {"the mechanism that was asked for"}),
-    ("fast", "pkinit-rsa", {"the mechanism that was asked for", "tickets open and say how"}),
-    ("pkinit-rsa", "pkinit-dh", {"the mechanism that was asked for"}),
-    ("pkinit-rsa", "fast", {"the mechanism that was asked for", "tickets open and say how"}),
-    ("pkinit-rsa", "anonymous", {"signatures verify", "the mechanism that was asked for",
-                                 "tickets open and say how"}),
+    ("fast", "spake", {"requested login method is used"}),
+    ("fast", "pkinit-rsa", {"requested login method is used", "tickets name the login method"}),
+    ("pkinit-rsa", "pkinit-dh", {"requested login method is used"}),
+    ("pkinit-rsa", "fast", {"requested login method is used", "tickets name the login method"}),
+    ("pkinit-rsa", "anonymous", {"signatures verify", "requested login method is used",
+                                 "tickets name the login method"}),
     ("iakerb", "cross-realm", {"the other realm issues the service's ticket"}),
-    ("cross-realm", "iakerb", {"the client reaches the proxy only", "the proxy passes messages on",
-                               })])
+    ("cross-realm", "iakerb", {"the client reaches the proxy only",
+                               "the proxy forwards messages unchanged"})])
 def test_another_mechanism_is_not_taken_for_it(
-        judged: Callable[..., Judged], mechanism: str, as_if: str, fails: set[str]) -> None:
+        judged: Callable[..., Judgement], mechanism: str, as_if: str, fails: set[str]) -> None:
     """Logins that succeed by another way than was asked for fail the checks that are about it."""
     assert broken(judged(mechanism, as_if)) == fails
 
 
-def test_pktapp_is_no_login_at_a_realm(judged: Callable[..., Judged]) -> None:
+def test_pktapp_is_no_login_at_a_realm(judged: Callable[..., Judgement]) -> None:
     """A ticket for the service that was got by a ticket-granting ticket is not PKTAPP's."""
     assert "the ticket is the service's own" in broken(judged("cross-realm", "pktapp"))
 
 
-def test_a_byte_changed_in_what_is_signed_is_seen(judged: Callable[..., Judged]) -> None:
+def test_a_byte_changed_in_what_is_signed_is_seen(judged: Callable[..., Judgement]) -> None:
     """The last byte of what the client signs, changed in every packet: the signature fails."""
     def change(folder: Path) -> None:
         capture = folder / "logins-client.pcap"
@@ -123,7 +124,7 @@ def test_a_byte_changed_in_what_is_signed_is_seen(judged: Callable[..., Judged])
     assert broken(judged("pkinit-rsa", "pkinit-rsa", change)) == {"signatures verify"}
 
 
-def test_keys_of_others_open_nothing(judged: Callable[..., Judged]) -> None:
+def test_keys_of_others_open_nothing(judged: Callable[..., Judgement]) -> None:
     """With another realm's key in its place, no ticket opens and none says how it was got."""
     def change(folder: Path) -> None:
         keytab = folder / "LOCAL.TEST.keytab"
@@ -132,10 +133,10 @@ def test_keys_of_others_open_nothing(judged: Callable[..., Judged]) -> None:
             data[place] ^= 0x55 if data[place - 4:place] == b"\x00\x14\x00\x20" else 0
         keytab.write_bytes(bytes(data))
 
-    assert "tickets open and say how" in broken(judged("pkinit-rsa", "pkinit-rsa", change))
+    assert "tickets name the login method" in broken(judged("pkinit-rsa", "pkinit-rsa", change))
 
 
-def test_an_answer_that_is_not_by_the_session_key_is_seen(judged: Callable[..., Judged]) -> None:
+def test_an_answer_that_is_not_by_the_session_key_is_seen(judged: Callable[..., Judgement]) -> None:
     """A byte of the server's last AP-REP changed: the ticket's key opens it no more."""
     def change(folder: Path) -> None:
         capture = folder / "logins-client.pcap"
@@ -147,7 +148,7 @@ def test_an_answer_that_is_not_by_the_session_key_is_seen(judged: Callable[..., 
     assert broken(judged("pktapp", "pktapp", change)) == {"client and server prove the key"}
 
 
-def test_a_key_in_a_message_is_seen(judged: Callable[..., Judged]) -> None:
+def test_a_key_in_a_message_is_seen(judged: Callable[..., Judgement]) -> None:
     """Were 32 bytes of a request somebody's key, it would not be in clear unnoticed."""
     def change(folder: Path) -> None:
         keytab = (folder / "LOCAL.TEST.keytab").read_bytes()
@@ -163,7 +164,7 @@ def test_a_key_in_a_message_is_seen(judged: Callable[..., Judged]) -> None:
     assert "no key in clear" in broken(judged("pkinit-rsa", "pkinit-rsa", change))
 
 
-def test_a_message_of_another_form_is_seen(judged: Callable[..., Judged]) -> None:
+def test_a_message_of_another_form_is_seen(judged: Callable[..., Judgement]) -> None:
     """A request whose outer tag is another one is no message of Kerberos."""
     def change(folder: Path) -> None:
         capture = folder / "logins-client.pcap"
@@ -202,7 +203,7 @@ def test_a_login_through_esp_where_it_has_moved_to(shared_qop: Qop) -> None:
     assert done.returncode == 0, record.reason
     checks = {check.check for check in record.evidence}
     assert {"ESP transforms in the kernel", "no clear inner packet", "ESP between the agents",
-            "the client reaches the proxy only", "the mechanism that was asked for"} <= checks
+            "the client reaches the proxy only", "requested login method is used"} <= checks
     assert body(record)["logins"] == 4  # two at home, two away
     # The tunnel between the agents is on a wire that takes no time: backoffs differ, and no more.
     assert body(record)["login_s"] > 0

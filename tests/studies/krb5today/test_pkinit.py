@@ -20,13 +20,13 @@ from policies import KerberosLayer
 from protocols.kerberos.certificates import (
     CLIENT_PURPOSE,
     KDC_PURPOSE,
+    CertificateContent,
     Issuer,
-    Wish,
     issue_certificate,
 )
-from studies.krb5today import der, evidence, pkinit
-from studies.krb5today import signed as signing
-from studies.krb5today.exchange import (
+from studies.krb5today import checks, exchanges, pkinit
+from studies.krb5today import pkinit as signing
+from studies.krb5today.exchanges import (
     PKINIT_REPLY,
     PKINIT_REQUEST,
     KerberosExchange,
@@ -57,7 +57,8 @@ def keys() -> tuple[rsa.RSAPrivateKey, ...]:
 
 def anchor() -> Issuer:
     """The run's authority."""
-    made = issue_certificate(Wish("realms", is_authority=True), keys()[0].public_key(), None,
+    made = issue_certificate(CertificateContent("realms", is_authority=True),
+                             keys()[0].public_key(), None,
                              keys()[0], NOW)
     return Issuer(made, keys()[0])
 
@@ -65,7 +66,8 @@ def anchor() -> Issuer:
 def held(number: int, name: str, purpose: x509.ObjectIdentifier, signer: Issuer,
          valid_from: timedelta = -DAYS) -> x509.Certificate:
     """A principal's certificate."""
-    return issue_certificate(Wish(name, REALM, purpose, valid_from=valid_from, valid_to=5 * DAYS),
+    return issue_certificate(CertificateContent(name, REALM, purpose, valid_from=valid_from,
+                                                valid_to=5 * DAYS),
                              keys()[number].public_key(), signer, signer.key, NOW)
 
 
@@ -103,7 +105,7 @@ def exchange(kind: str, answer: str = "", *, ctime: datetime = NOW,
     own = held(2, f"krbtgt/{REALM}", KDC_PURPOSE, signer)
     said = signed(b"the key", own, user if spoilt else kdc)
     if (answer or kind) == "RSA":
-        reply = enveloped(der.parse_first(said).parts[1].parts[0].whole)
+        reply = enveloped(exchanges.parse_first(said).parts[1].parts[0].whole)
     else:
         reply = tagged(0xA0, tagged(0x30, tagged(0x80, said)))
     asked = message("AS-REQ", {PKINIT_REQUEST: tagged(0x30, tagged(0x80, request))},
@@ -128,7 +130,8 @@ def message(kind: str, padata: Mapping[int, bytes], payload: bytes, value: Any) 
 
 @pytest.mark.parametrize(("kind", "answer", "agreed"), [
     ("DH", "DH", "DH"), ("ECDH", "DH", "ECDH"), ("RSA", "RSA", "RSA"),
-    ("ECDH", "RSA", "ECDH asked and RSA answered"), ("RSA", "DH", "RSA asked and DH answered")])
+    ("ECDH", "RSA", "ECDH requested and RSA replied"),
+    ("RSA", "DH", "RSA requested and DH replied")])
 def test_what_is_agreed_is_told_by_the_algorithm(kind: str, answer: str, agreed: str) -> None:
     """A public value of a MODP group is DH and no ECDH, one of a curve ECDH and no DH."""
     assert pkinit.key_agreement(exchange(kind, answer)[0]) == agreed
@@ -138,29 +141,30 @@ def test_what_is_agreed_is_told_by_the_algorithm(kind: str, answer: str, agreed:
 def test_both_signatures_verify(kind: str) -> None:
     """What client and KDC sign is verified; in RSA mode the KDC's is read by the user's key."""
     made, held_to = exchange(kind)
-    assert list(pkinit.find_faults(made, USER, **held_to)) == []
+    assert list(pkinit.find_pkinit_faults(made, USER, **held_to)) == []
 
 
 @pytest.mark.parametrize("kind", ["DH", "RSA"])
 def test_a_reply_that_another_signed_is_seen(kind: str) -> None:
     """A KDC's certificate with a signature of another key's, in the open and enveloped."""
     made, held_to = exchange(kind, spoilt=True)
-    assert list(pkinit.find_faults(made, USER, **held_to)) == [
+    assert list(pkinit.find_pkinit_faults(made, USER, **held_to)) == [
         "the KDC: the signature does not fit"]
 
 
 def test_an_envelope_for_another_is_seen() -> None:
     """What the user's key does not open is nothing that this KDC told the user."""
     made, held_to = exchange("RSA")
-    (complaint,) = pkinit.find_faults(made, USER, **{**held_to, "user_key": keys()[2]})
+    (complaint,) = pkinit.find_pkinit_faults(made, USER, **{**held_to, "user_key": keys()[2]})
     assert complaint.startswith("the KDC: what it signed cannot be read")
 
 
 def test_an_envelope_with_nothing_signed_in_it_is_seen() -> None:
     """What opens and is no SignedData cannot be read, whoever asks what it is."""
     made, held_to = exchange("RSA")
-    made.reply.padata[PKINIT_REPLY] = enveloped(tagged(0x30, b"\x02\x01\x03"))  # type: ignore[index]
-    assert list(pkinit.find_faults(made, USER, **held_to)) == [
+    made.reply.padata[PKINIT_REPLY] = enveloped(tagged(0x30,
+                                                       b"\x02\x01\x03"))  # type: ignore[index]
+    assert list(pkinit.find_pkinit_faults(made, USER, **held_to)) == [
         "the KDC: what it signed cannot be read (nothing tagged 0x30)"]
     with pytest.raises(ValueError, match="nothing tagged 0x30"):
         list(pkinit.key_lengths(made, **held_to))
@@ -180,7 +184,7 @@ def test_a_signature_by_an_unknown_digest_is_seen() -> None:
 def test_what_is_signed_is_of_its_time(change: dict[str, Any], says: str) -> None:
     """A request signed for another moment, and a certificate before its time, are seen."""
     made, held_to = exchange("DH", **change)
-    assert list(pkinit.find_faults(made, USER, **held_to)) == [says]
+    assert list(pkinit.find_pkinit_faults(made, USER, **held_to)) == [says]
 
 
 @pytest.mark.parametrize(("kind", "group"), [
@@ -233,6 +237,7 @@ def test_the_transport_that_comes_first_is_the_policys(
     """
     messages = spoken(said)
     case = SimpleNamespace(
-        client="client", layer=KerberosLayer(udp_limit_bytes=limit), said=messages,
+        client="client", layer=KerberosLayer(udp_limit_bytes=limit), sent_messages=messages,
         exchanges=pair_exchanges(messages), traffic=SimpleNamespace(opened_s=opened_s))
-    assert list(evidence._check_transport(case)) == ([complaint] if complaint else [])  # type: ignore[arg-type]
+    assert list(checks._check_transport(case)) == ([complaint] if complaint
+                                                   else [])  # type: ignore[arg-type]

@@ -13,9 +13,9 @@ from analysis.present import page, terminal
 from analysis.present.report import Report
 from analysis.table import Table
 from harness.engine.request import RunRequest, build_plan
-from measure.record import CheckRecord, Record, StudyRecord
-from studies.krb5today import design
-from studies.krb5today.body import Measured
+from measure.records.record import CheckRecord, Record, StudyRecord
+from studies.krb5today import cells
+from studies.krb5today.measurements import Measurements
 from studies.krb5today.mechanisms import LOADED, MECHANISMS
 from studies.krb5today.model import LoginDemand
 
@@ -30,7 +30,7 @@ def body(row: tuple[str, ...]) -> dict[str, Any]:
     _, wire, transport, customers, *_ = row
     rate = DEMAND.login_rate(int(customers))
     size = 6000 * (AGAIN[transport] if wire == "2g" else 1.0)
-    return Measured(
+    return Measurements(
         schema=1, logins=5, login_s=int(customers) / rate, logins_per_s=rate, kdc_s=DEMAND.kdc_s,
         client_s=0.02, round_trips=3, login_packets=16, login_bytes=size, repeated_requests=0,
         retransmitted_packets=0, login_times_s=[0.012], messages=[]).model_dump(by_alias=True)
@@ -38,11 +38,11 @@ def body(row: tuple[str, ...]) -> dict[str, Any]:
 
 def records() -> Iterator[Record]:
     """One repetition of every cell; ECDH is nowhere to be had."""
-    for row in dict.fromkeys(design.design_rows()):
+    for row in dict.fromkeys(cells.design_rows()):
         is_had = row[0] != "pkinit-ecdh"
         yield Record(
             schema_=2, study=StudyRecord(id=STUDY.id, version=STUDY.version),
-            cell=dict(zip(design.NAMES, row, strict=True)), repetition=1,
+            cell=dict(zip(cells.NAMES, row, strict=True)), repetition=1,
             status="ok" if is_had else "skipped", reason="" if is_had else "no ECDH here",
             digests={}, asked={}, captures=[], measured=body(row) if is_had else None,
             evidence=[CheckRecord(check="mechanism", ok=True, detail="made up")],
@@ -84,7 +84,7 @@ def test_what_timers_add_is_against_the_same_login_near_by(report: Report) -> No
 def test_loads_stand_beside_the_model(report: Report) -> None:
     """Loads that are as the model says show no error; capacity is one over the processor."""
     loads, capacity = table(report, "table-loads"), table(report, "table-capacity")
-    assert len(loads.rows) == len(LOADED) * (len(design.CUSTOMERS) - 1)
+    assert len(loads.rows) == len(LOADED) * (len(cells.CUSTOMERS) - 1)
     assert numbers(loads, "model_error") == pytest.approx([0.0] * len(loads.rows), abs=1e-9)
     assert numbers(capacity, "capacity_per_s") == pytest.approx([1 / DEMAND.kdc_s] * len(LOADED))
 

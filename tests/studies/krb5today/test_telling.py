@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from protocols.kerberos import messages
-from studies.krb5today import telling
+from studies.krb5today import key_disclosure
 
 KEY = bytes(range(32))
 
@@ -37,9 +37,9 @@ def cache(*credentials: bytes) -> bytes:
 
 def test_a_key_is_told_in_a_request_of_the_schema() -> None:
     """To the byte what the schema writes, with the key in it: nothing but the key is wrong."""
-    request = telling.create_request("LOCAL.TEST", "alice", KEY)
-    value = messages.decode("AS-REQ", request)
-    assert messages.encode("AS-REQ", value) == request
+    request = key_disclosure.create_request("LOCAL.TEST", "alice", KEY)
+    value = messages.decode_message("AS-REQ", request)
+    assert messages.encode_message("AS-REQ", value) == request
     assert KEY in request
     assert messages.name_of(value["req-body"]["cname"]) == "alice"
 
@@ -48,6 +48,7 @@ def test_the_key_is_that_of_the_first_ticket() -> None:
     """What the library notes of itself is no ticket; a cache without any is refused."""
     note = credential(principal(b"X-CACHECONF:", b"krb5_ccache_conf_data", b"pa_type"), b"")
     ticket = credential(principal(b"LOCAL.TEST", b"krbtgt", b"LOCAL.TEST"), KEY)
-    assert telling.session_key(cache(ticket)) == telling.session_key(cache(note, ticket)) == KEY
+    assert key_disclosure.session_key(cache(ticket)) == key_disclosure.session_key(
+        cache(note, ticket)) == KEY
     with pytest.raises(ValueError, match="no ticket"):
-        telling.session_key(cache(note))
+        key_disclosure.session_key(cache(note))

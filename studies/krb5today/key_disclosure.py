@@ -1,8 +1,9 @@
-"""Negative control: a program that sends a session key to a KDC in a request.
+"""Send a session key to a KDC in clear, as an injected fault.
 
-Usage: `python3 -m studies.krb5today.telling REALM USER CACHE ADDRESS`. The key is that of the
-ticket in the cache. The program waits for the KDC's answer, which requires pre-authentication as
-for any first request. It uses the standard library only.
+A check must then find the key in the capture. The command is `python3 -m
+studies.krb5today.key_disclosure REALM USER CACHE ADDRESS`. The key is that of the ticket in the
+cache of MIT krb5. The program waits for the KDC's answer, which requires pre-authentication as for
+any first request. It uses the standard library only.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _NOTES = b"X-CACHECONF:"
 
 
 def create_request(realm: str, user: str, session_key_bytes: bytes) -> bytes:
-    """Encode an AS-REQ without pre-authentication that contains a session key.
+    """Encode an AS-REQ without pre-authentication that contains a session key in clear.
 
     Args:
-        realm: The client's realm.
-        user: Name of the user.
-        session_key_bytes: The session key, sent as pre-authentication data of an unassigned type.
+        realm: the client's realm.
+        user: name of the user.
+        session_key_bytes: the session key, sent as pre-authentication data of an unassigned type.
     """
     data = _encode_tlv(_SEQUENCE, _encode_field(1, _encode_integer(_OWN))
                        + _encode_field(2, _encode_tlv(_OCTETS, session_key_bytes)))
@@ -48,9 +49,10 @@ def create_request(realm: str, user: str, session_key_bytes: bytes) -> bytes:
 
 
 def session_key(cache: bytes) -> bytes:
-    """Return the session key of the first ticket in a ticket cache.
+    """Return the session key of the first ticket in a ticket cache of MIT krb5 (file format 4).
 
-    The cache has the file format 4 of MIT krb5. Raises ValueError without a ticket.
+    Raises:
+        ValueError: the cache has no ticket.
     """
     at = 4 + int.from_bytes(cache[2:4])
     _, at = _parse_principal(cache, at)
@@ -65,7 +67,7 @@ def session_key(cache: bytes) -> bytes:
 
 
 def _credential_end(cache: bytes, at: int) -> int:
-    """Return the end of a credential, given the end of its key.
+    """Return where a ticket's entry in the cache ends, given the end of its key.
 
     Times, flags, addresses, authorization data and two tickets follow the key.
     """
@@ -80,12 +82,13 @@ def _credential_end(cache: bytes, at: int) -> int:
 
 
 def _parse_principal(cache: bytes, at: int) -> tuple[bytes, int]:
-    """Return a principal's realm and the end of the principal."""
+    """Return the realm of a principal in the cache, and where the principal ends."""
     parts = list(_parse_texts(cache, at + 8, 1 + int.from_bytes(cache[at + 4:at + 8])))
     return parts[0][0], parts[-1][1]
 
 
 def _parse_texts(cache: bytes, at: int, count: int) -> Iterator[tuple[bytes, int]]:
+    """Yield each text at a position of the cache, and the position behind the text."""
     for _ in range(count):
         end = at + 4 + int.from_bytes(cache[at:at + 4])
         yield cache[at + 4:end], end
@@ -115,9 +118,10 @@ def _encode_name(kind: int, *parts: str) -> bytes:
 
 
 def main(realm: str, user: str, cache: str, address: str) -> int:
-    """Send the request to the KDC, and return the exit status.
+    """Send the request to the KDC.
 
-    The status is 0 with an answer and 1 without.
+    Returns:
+        The exit status: 0 with an answer and 1 without.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.settimeout(_ANSWER_S)

@@ -1,7 +1,13 @@
-"""Workload in the guest: logins of users, with captures and processor times.
+"""Let users log in by MIT krb5 in the guest, while packets and CPU times are recorded.
 
-The module judges nothing. Computing of the clients takes no time, because all clients of a
-repetition share one node. The processor time of this node is counted nevertheless.
+The guest is the virtual machine of the test network. `Workload.measure` runs one measurement
+(repetition). Its captures are evaluated outside of the guest.
+
+All users log in on one node of the network, although each user of a real network has an own
+computer. They would delay each other if their computing took time there. So by the processor clock,
+computing on this node takes no time, and only the KDCs are slowed down by their load. The CPU time
+of the node is measured nevertheless, as the cost of a login for the client. `studies.krb5today`
+lists the terms.
 """
 
 from __future__ import annotations
@@ -12,9 +18,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure.capture import Detail, Point, capturing, settle_captures
-from measure.over_air import OverAir, Stay, host_points
-from measure.process import Daemon
+from measure.agent.process import Daemon
+from measure.agent.workload import Service, Session, Site
+from measure.capture.tcpdump import CaptureDetail, CapturePoint, capture_packets, settle_captures
+from measure.mobile_node.attachment import AttachedNode, WirelessAccess, host_points
 from measure.services.mit_krb5 import (
     GSS_PORT,
     PROXY_PORT,
@@ -22,14 +29,13 @@ from measure.services.mit_krb5 import (
     IakerbServer,
     MitKdc,
 )
-from measure.workload import Service, Session, Site
 from studies.krb5today.clients import SERVER, LoginClient, log_in_at_once, missing_support
-from studies.krb5today.controls import CONTROLS, NOTHING
+from studies.krb5today.fault_injection import CONTROLS, NO_DEVIATION
 from studies.krb5today.mechanisms import MECHANISMS, LoginMechanism
 from topologies.model import Scenario, from_json
 from topologies.shapes import STAR_PORT
 
-_WHOLE = Detail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
+_WHOLE = CaptureDetail(snap_bytes=4096, buffer_kib=2048, in_blocks=True)
 _KDCS = ("local", "remote", "app")
 #: KDCs that a client must not contact if it uses the proxy.
 _PAST = ("local", "remote")
@@ -38,11 +44,11 @@ _KERBEROS = f"port 88 or tcp port {GSS_PORT} or tcp port {PROXY_PORT} or ip[6:2]
 
 
 class _ControlledKdc(MitKdc):
-    """A KDC that trusts a further authority under a control."""
+    """A KDC that trusts a further certificate authority if a fault is injected."""
 
     def launch_on(self, node: str) -> Daemon:
-        """Start the KDC on a node, with the further authority under a control."""
-        if CONTROLS.get(self.site.fault, NOTHING).is_believed:
+        """Start the KDC on a node, perhaps with the further authority."""
+        if CONTROLS.get(self.site.fault, NO_DEVIATION).is_believed:
             settings = self.site.mount / node / self.file
             rogue = next(self.site.mount.glob("*/pkinit/rogue-ca.pem"))
             own = "\t\tpkinit_dh_min_bits"
@@ -52,21 +58,27 @@ class _ControlledKdc(MitKdc):
 
 
 class Workload:
-    """Workload of three realms, an application server and users who log in."""
+    """A workload: three Kerberos realms, an application server, and users who log in."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._kdc = _ControlledKdc(site)
         self._servers = [GssServer(site), IakerbServer(site)]
-        self._air = OverAir(site) if site.network.has_radios else None
+        self._air = WirelessAccess(site) if site.network.has_radios else None
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """Return the KDCs, the application server's programs and the services of the air."""
-        return [*(self._air.services() if self._air else ()), self._kdc, *self._servers]
+        """Return the services to start: KDCs, application server, and the services of the air."""
+        return [*(self._air.list_services() if self._air else ()), self._kdc, *self._servers]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """Measure one repetition, with consecutive logins of every customer."""
+        """Run one repetition, in which every user logs in a number of times.
+
+        Args:
+            task: instructions for the repetition, as `Krb5Today.task` returns them.
+            out: folder of the repetition, which gets the captures.
+            session: raw values and time stamps of the repetition.
+        """
         mechanism, raw = MECHANISMS[task["mechanism"]], session.raw
         raw |= {"captures": [], "logins": [], "lacking": missing_support(mechanism), "addresses": {
             node: self._site.network.nodes[node].address for node in (task["node"], *_KDCS)}}
@@ -79,14 +91,14 @@ class Workload:
         for name in ("ca.pem", "user.key"):  # with the key, the judge opens replies of RSA mode
             shutil.copy(clients[0].home / "pkinit" / name, out)
         with ExitStack() as stack:
-            stay = stack.enter_context(self._air.connected(
+            stay = stack.enter_context(self._air.attach_node(
                 from_json(Scenario, task["scenario"]), out, session,
                 has_port=task["has_port"])) if self._air else None
             self._prepare_nodes(task["node"])
             clients[0].prepare()
             clients[0].log_in_once()  # reads files and fills caches before the measurement
             clients[0].wait_until_drained()
-            stack.enter_context(capturing(
+            stack.enter_context(capture_packets(
                 self._site.testbed, self._capture_points(task["node"], mechanism), _WHOLE,
                 part="logins",
                 out=out, logs=self._site.logs, summaries=raw["captures"]))
@@ -99,25 +111,26 @@ class Workload:
         raw["logins"] = [entry for client in clients for entry in client.logins]
         raw["work_s"] = {node: after[node] - before[node] for node in before}
 
-    def _capture_points(self, client: str, mechanism: LoginMechanism) -> list[Point]:
-        """Return the capture points: client, local KDC and application server.
+    def _capture_points(self, client: str, mechanism: LoginMechanism) -> list[CapturePoint]:
+        """Return where packets are captured: client, local KDC and application server.
 
-        For a client on the air, the first points are at the KDCs, where its tunnels have ended. The
-        local KDC's node is also the peer for other traffic, so only Kerberos is captured.
+        For a client over the air, the first captures are at the KDCs, behind its tunnels. Other
+        traffic also goes to the local KDC's node, so only Kerberos is captured.
         """
         nodes = [client, "local", SERVER]
         if self._air is None:
-            return [Point(node, node, STAR_PORT, self._capture_filter(client, mechanism)) for node
+            return [CapturePoint(node, node, STAR_PORT, self._capture_filter(client, mechanism))
+                    for node
                     in nodes]
         address = self._site.network.nodes[client].address
         return [*host_points(address, _KDCS, STAR_PORT, _KERBEROS),
-                *(Point(node, node, STAR_PORT, _KERBEROS) for node in nodes[1:])]
+                *(CapturePoint(node, node, STAR_PORT, _KERBEROS) for node in nodes[1:])]
 
     def _capture_filter(self, client: str, mechanism: LoginMechanism) -> str:
-        """Return the capture filter at the client.
+        """Return the capture filter at the client, which selects Kerberos.
 
-        The filter selects Kerberos. With a proxy, it also selects all packets between the client
-        and the KDCs that bypass the proxy.
+        With IAKERB (login through the application server), it also selects all packets directly
+        between client and KDCs.
         """
         if not mechanism.is_proxied:
             return _KERBEROS
@@ -126,11 +139,10 @@ class Workload:
         return f"({_KERBEROS}) or (ip host {own} and ({past}))"
 
     def _prepare_nodes(self, node: str) -> None:
-        """Make computing on the client's node free, and acknowledge segments at once.
+        """Let computing on the client's node take no time, and acknowledge TCP segments at once.
 
-        The processor clock charges for computing, so the node's charge is set to 0. The sample
-        application writes a byte before each token. With delayed acknowledgements, Nagle's
-        algorithm would add 40 ms. Without them, it adds a round trip.
+        The sample application writes a byte before each token. With delayed acknowledgements,
+        Nagle's algorithm would add 40 ms. Without them, it adds a round trip.
         """
         testbed, nodes = self._site.testbed, self._site.network.nodes
         if self._site.clock == "processor":
@@ -138,13 +150,13 @@ class Workload:
         for end in (SERVER,) if self._air else (node, SERVER):
             testbed.run_command(end, ["ip", "route", "replace", "default", "via", nodes[end].gateway
                                       or "",
-                              "quickack", "1"])
+                                      "quickack", "1"])
 
     def _processor_times(self, client: str) -> dict[str, float]:
-        """Return the processor time used so far, by node (s).
+        """Return the CPU time used so far, by node (s).
 
-        The processor clock counts it for the client and the KDCs. On the real clock, it is that of
-        the KDCs' processes. On the virtual clock, none is counted.
+        The processor clock counts it for the client and the KDCs. With the real clock, it is that
+        of the KDCs' processes. With the virtual clock, none is counted.
         """
         if self._site.clock == "processor":
             return {node: _read_work_s(self._site.testbed.node(node).pid)
@@ -155,17 +167,18 @@ class Workload:
         return {}
 
 
-def _run_clients(clients: Sequence[LoginClient], logins: int, connection: Stay | None) -> None:
-    """Run all clients at once, each with consecutive logins.
+def _run_clients(clients: Sequence[LoginClient], logins: int,
+                 connection: AttachedNode | None) -> None:
+    """Let all users log in at the same time, each a number of times.
 
-    A client with a handoff has as many logins before as after it.
+    A user with a handoff logs in as often before as after it.
 
     Raises:
-        MeasureError: A client's command does not end in time.
+        MeasureError: a user's command does not end in time.
     """
     if len(clients) == 1:
         clients[0].log_in(logins, is_lone=True)
-        if connection is not None and connection.moves:
+        if connection is not None and connection.has_pending_move:
             connection.move_away()
             clients[0].log_in(logins, is_lone=True, is_away=True)
         return
@@ -173,6 +186,6 @@ def _run_clients(clients: Sequence[LoginClient], logins: int, connection: Stay |
 
 
 def _read_work_s(pid: int) -> float:
-    """Return the processor time (s) that the kernel counted for a process's node."""
+    """Return the CPU time (s) that the kernel has counted for the node of a process."""
     lines = map(str.split, Path(f"/proc/{pid}/net/processor").read_text().splitlines())
     return sum(int(value) for name, value in lines if name.startswith("work_")) / 1e9

@@ -1,11 +1,15 @@
-"""Body of this study's records: time, traffic and processor time of a login."""
+"""Define the measured values of krb5today, as the JSON record of a measurement stores them.
+
+`Measurements` has the times of logins by MIT krb5, with packets, bytes and CPU times.
+`LoginMessage` is one captured Kerberos message of the first login.
+"""
 
 from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
 from analysis.metrics import Metric
-from measure.record import RecordPart
+from measure.records.record import RecordPart
 
 SCHEMA = 1
 TIME = Metric("login_s", "time of a login", unit="ms", scale=1e3, digits=2, short="login",
@@ -30,10 +34,14 @@ TIMES = Metric("login_times_s", "times of logins", unit="ms", scale=1e3, digits=
 
 
 class LoginMessage(RecordPart):
-    """A message of the first login.
+    """A Kerberos message of the first login in a repetition, as captured.
 
-    `at_s` is its time since the login began (s). `padata` lists the types of its pre-authentication
-    data.
+    - `source`, `target`: names of the sending and the receiving node
+    - `transport`: `udp`, `tcp`, `gss` (inside a GSS token), or `proxy` (inside a token that the
+      server forwards)
+    - `kind`: type of the message, such as AS-REQ
+    - `padata`: types of its pre-authentication data
+    - `at_s`: its time since the login began (s)
     """
 
     source: str
@@ -45,11 +53,19 @@ class LoginMessage(RecordPart):
     at_s: float
 
 
-class Measured(RecordPart):
-    """Results of a repetition.
+class Measurements(RecordPart):
+    """Measured values of a repetition.
 
-    Processor times are null if the clock does not count them. `away_login_s` is the time of logins
-    after a handoff, if there is one. `login_s` is the time of those before it.
+    - `logins`, `logins_per_s`: number of logins, and their rate
+    - `login_s`, `login_times_s`: mean time of a login, and the times of all logins (s)
+    - `away_login_s`: mean time of logins after a handoff, None without a handoff. `login_s` is then
+      the mean time of logins before the handoff.
+    - `kdc_s`, `client_s`: CPU time of KDC and client per login (s), None if the clock does not
+      count it
+    - `round_trips`: round trips of a login, including one per opened TCP connection
+    - `login_packets`, `login_bytes`: packets and bytes of a login
+    - `repeated_requests`, `retransmitted_packets`: requests and TCP segments that were sent again
+    - `messages`: all messages of the first login, empty if several users log in at a time
     """
 
     schema_: int = Field(SCHEMA, alias="schema")
