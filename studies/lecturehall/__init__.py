@@ -1,1 +1,1 @@
-"""A lecture hall at nine o'clock: many stations join one cell and stream at once."""
+"""Study of a full lecture hall: many stations join one access point and stream at once."""

@@ -1,4 +1,9 @@
-"""Judge of a full hall: admitted stations, frames on the air and arrived streams."""
+"""Evaluate one measurement of lecturehall: compute measured values and run its checks.
+
+Many stations join one access point at once, and stream to a server. `judge_repetition` reads the
+captures and kernel state that one measurement (repetition) left. It returns measured values and
+checks: were all stations admitted, frames protected, and streams received?
+"""
 
 from __future__ import annotations
 
@@ -7,23 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from measure import (
-    decryption,
-    dissect,
-    eap_keys,
-    evidence,
-    fields,
-    heads,
-    judging,
-    marked,
-    pairwise,
-    pcap,
-)
-from measure.record import CheckRecord
+from measure.capture import dissection, pcap, tshark
+from measure.checks import layer_checks
+from measure.packets import decryption_keys, eap, truncated_frames
+from measure.records import judgement
+from measure.records.record import CheckRecord
 from policies import LinkLayer, Policy
 from studies.lecturehall import network
-from studies.lecturehall.study import HallMeasured
-from studies.study import Judged, Repetition
+from studies.lecturehall.measurements import HallMeasurements
+from studies.study import Judgement, Repetition
 from topologies.model import STATION, Network
 
 _RECORDED_RAW = ("stamps", "failure", "link_keys")
@@ -34,20 +31,20 @@ _AUTHENTICATED = "each authenticated"
 _AIR = ("short", "air")
 
 
-def judge_repetition(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
-    """Compute the body of the record and its checks.
+def judge_repetition(repetition: Repetition, raw: Mapping[str, Any]) -> Judgement:
+    """Evaluate one repetition by the files that its workload left.
 
     Args:
-        repetition: The repetition, with the folder of its captures.
-        raw: Values of the workload (raw.json).
+        repetition: the combination of factors, settings and folder of the files.
+        raw: raw values of the workload (raw.json).
 
     Raises:
-        MeasureError: A capture cannot be interpreted.
+        MeasureError: a capture cannot be interpreted.
     """
     about: dict[str, Any] = {"captures": raw["captures"], "elapsed_s": raw["elapsed_s"],
-                             "raw": judging.select_raw_values(raw, _RECORDED_RAW)}
+                             "raw": judgement.select_raw_values(raw, _RECORDED_RAW)}
     if raw["failure"]:
-        return Judged(None, reason=raw["failure"]["reason"], status="failed", **about)
+        return Judgement(None, reason=raw["failure"]["reason"], **about)
     policy: Policy = repetition.cell.value("policy")
     hall = network.build_hall(int(repetition.cell.ids["stations"]))
     names = hall.of_duty(STATION)
@@ -56,20 +53,20 @@ def judge_repetition(repetition: Repetition, raw: Mapping[str, Any]) -> Judged:
             if (times := handshakes.get(mac))]
     begun, all_on, end = (raw["stamps"][name] for name in ("start", "all_on", "end"))
     arrived = _arrival_times(repetition)
-    asked = repetition.asked.model_dump()
-    until = min(end, all_on + asked["stream_s"])
-    bits = 8 * asked["stream_payload_bytes"]
+    settings = repetition.settings.model_dump()
+    until = min(end, all_on + settings["stream_s"])
+    bits = 8 * settings["stream_payload_bytes"]
     rates = [bits * sum(all_on <= at_s < until for at_s in arrived[hall.nodes[name].address])
              / (until - all_on) for name in names]
     checks = [*_check_admissions(policy, _station_macs(hall, names), raw["let_in"], repetition),
               *_check_air(policy.layers.link, frozenset(_station_macs(hall, names)),
-                            [hall.nodes[name].address for name in names], repetition,
-                            raw["link_keys"]),
+                          [hall.nodes[name].address for name in names], repetition,
+                          raw["link_keys"]),
               _check_streams(names, rates)]
-    reasons = [*judging.failure_reasons(checks), *judging.dropped_packets_reason(raw)]
-    measured = HallMeasured(handshakes_s=took, streams_bps=rates,
-                            admissions_s=[raw["on_s"][name] - begun for name in names])
-    return Judged(measured, checks, "; ".join(reasons), "failed" if reasons else "ok", **about)
+    reasons = [*judgement.failure_reasons(checks), *judgement.dropped_packets_reason(raw)]
+    measured = HallMeasurements(handshakes_s=took, streams_bps=rates,
+                                admissions_s=[raw["on_s"][name] - begun for name in names])
+    return Judgement(measured, checks, "; ".join(reasons), **about)
 
 
 def _station_macs(hall: Network, names: Sequence[str]) -> list[str]:
@@ -77,9 +74,9 @@ def _station_macs(hall: Network, names: Sequence[str]) -> list[str]:
 
 
 def _handshake_times(repetition: Repetition) -> Mapping[str, list[float]]:
-    """Return the times of each station's EAPOL frames at the access point, by address."""
+    """Return the times of each station's EAPOL frames at the access point, by MAC address."""
     times: dict[str, list[float]] = defaultdict(list)
-    for at, source, target in fields.read_fields(repetition.out / "hall-ap.pcap",
+    for at, source, target in tshark.read_fields(repetition.out / "hall-ap.pcap",
                                           ("frame.time_epoch", "eth.src", "eth.dst"), "eapol"):
         times[target if source == _CELL else source].append(float(at))
     return times
@@ -88,17 +85,17 @@ def _handshake_times(repetition: Repetition) -> Mapping[str, list[float]]:
 def _arrival_times(repetition: Repetition) -> Mapping[str, list[float]]:
     """Return the arrival times of datagrams at the server, by sender."""
     times: dict[str, list[float]] = defaultdict(list)
-    for at, source in fields.read_fields(repetition.out / "hall-server.pcap",
-                                  ("frame.time_epoch", "ip.src"), "udp"):
+    for at, source in tshark.read_fields(repetition.out / "hall-server.pcap",
+                                         ("frame.time_epoch", "ip.src"), "udp"):
         times[source].append(float(at))
     return times
 
 
 def _check_admissions(policy: Policy, macs: Sequence[str], let_in: Sequence[str],
-            repetition: Repetition) -> list[CheckRecord]:
-    """Check that every station was admitted after the required authentication.
+                      repetition: Repetition) -> list[CheckRecord]:
+    """Check that every station was admitted after EAP, a four-way handshake, or both.
 
-    Depending on the policy, this is EAP, a four-way handshake, or both.
+    The policy says which of them is required.
     """
     missing = set(macs) - set(let_in)
     checks = [CheckRecord(check="all let in", ok=not missing,
@@ -108,40 +105,40 @@ def _check_admissions(policy: Policy, macs: Sequence[str], let_in: Sequence[str]
     link = policy.layers.link
     has_handshake = link is not None and not link.is_wep
     if policy.uses_eap:
-        told = {target for (target,) in fields.read_fields(capture, ("eth.dst",),
-                                                    f"eap.code == {dissect.EAP_SUCCESS}")}
+        accepted = {target for (target,) in tshark.read_fields(capture, ("eth.dst",),
+                                                               f"eap.code == {tshark.EAP_SUCCESS}")}
         # With roaming within a subnet, access points hand over keys. They are known from the kernel
         # only, because no capture shows them.
         if link is not None and has_handshake and not link.roaming:
-            checks.append(_check_keys(link, macs, told, repetition))
+            checks.append(_check_keys(link, macs, accepted, repetition))
         else:
-            checks.append(CheckRecord(check=_AUTHENTICATED, ok=set(macs) <= told,
-                                      detail=f"{len(told & set(macs))} of {len(macs)} stations "
+            checks.append(CheckRecord(check=_AUTHENTICATED, ok=set(macs) <= accepted,
+                                      detail=f"{len(accepted & set(macs))} of {len(macs)} stations "
                                       "got an EAP-Success"))
     if has_handshake:
-        last = {source for (source,) in fields.read_fields(
+        last = {source for (source,) in tshark.read_fields(
             capture, ("eth.src",), "wlan_rsna_eapol.keydes.msgnr == 4")}
-        checks.append(CheckRecord(check="each has keys of its own", ok=set(macs) <= last,
+        checks.append(CheckRecord(check="each station has its own keys", ok=set(macs) <= last,
                                   detail=f"{len(last & set(macs))} of {len(macs)} stations ended "
                                   "a four-way handshake"))
     return checks
 
 
 def _check_keys(link: LinkLayer, macs: Sequence[str], authenticated: AbstractSet[str],
-             repetition: Repetition) -> CheckRecord:
-    """Check that each station uses keys of its own Access-Accept.
+                repetition: Repetition) -> CheckRecord:
+    """Check that each station uses the keys that the RADIUS server sent in its Access-Accept.
 
-    The server accepted the station, and the station had the result of the EAP method. An
-    EAP-Success proves less, because anyone can send one. If it is lost, it is not retransmitted,
-    and a station with keys continues without it (RFC 3748, 4.2).
+    So the server accepted the station, and the station completed the EAP method. An EAP-Success
+    would prove less, because anyone can send one. If it is lost, it is not sent again, and a
+    station with keys continues without it (RFC 3748, 4.2).
     """
     secrets = repetition.secrets["network"]
-    messages = pcap.udp_payloads(repetition.out / "hall-wire.pcap", eap_keys.PORT)
-    delivered = [(session.station, decryption.master_key(link, session))
-                 for session in eap_keys.session_keys((message for _, message in messages),
-                                                  secrets["radius_secret"].encode())]
-    used = decryption.master_keys_in_use(repetition.out / "hall-short.pcap",
-                                         [f"wpa-psk:{key}" for _, key in delivered])
+    messages = pcap.udp_payloads(repetition.out / "hall-wire.pcap", eap.RADIUS_PORT)
+    delivered = [(session.station, decryption_keys.master_key(link, session))
+                 for session in eap.session_keys((message for _, message in messages),
+                                                 secrets["radius_secret"].encode())]
+    used = decryption_keys.master_keys_in_use(repetition.out / "hall-short.pcap",
+                                              [f"wpa-psk:{key}" for _, key in delivered])
     keyed = {mac for mac, key in delivered if key in used.get(mac, ())} & set(macs)
     return CheckRecord(check=_AUTHENTICATED, ok=keyed == set(macs),
                        detail=f"{len(keyed)} of {len(macs)} stations send under keys of their own "
@@ -149,42 +146,53 @@ def _check_keys(link: LinkLayer, macs: Sequence[str], authenticated: AbstractSet
 
 
 def _check_air(link: LinkLayer | None, macs: AbstractSet[str], addresses: Sequence[str],
-                repetition: Repetition, kernel_keys: Sequence[str]) -> Iterator[CheckRecord]:
-    """Check that all frames are protected as the policy requires.
+               repetition: Repetition, kernel_keys: Sequence[str]) -> Iterator[CheckRecord]:
+    """Check that all frames on the air are protected as the policy requires.
 
-    Short frames must also open with the keys. `kernel_keys` are pairwise keys from the kernel, used
-    if no keys can be derived from the captures.
+    Short frames must also decrypt.
+
+    Args:
+        link: layer `link` of the policy.
+        macs: MAC addresses of the stations.
+        addresses: IP addresses of the stations.
+        repetition: the repetition with its captures.
+        kernel_keys: pairwise keys from the kernel, used if captures do not give the keys.
     """
-    keys = None if link is None else decryption.keys_in_force(
+    keys = None if link is None else decryption_keys.derive_decryption_keys(
         link, repetition.secrets["network"], repetition.out, parts=["hall"], ssids=[_AP.ssid or ""],
         kernel_keys=kernel_keys, receiving="ap")
-    captures = dissect.read_all_packets([repetition.out / f"hall-{point}.pcap" for point in _AIR],
-                                keys or ())
-    short, every = ([p for p in packets if p.is_data and not p.is_eapol
+    captures = dissection.read_all_packets([repetition.out / f"hall-{point}.pcap" for point
+                                            in _AIR],
+                                           keys or ())
+    short, frames = ([p for p in packets if p.is_data and not p.is_eapol
                      and (p.transmitter in macs or p.transmitter == _CELL)]
-                    for packets in captures)
-    senders = {p.transmitter for p in every} & set(macs)
-    as_due = sum(bool(evidence.frame_counter(link.cipher, p)) if link and p.protected
-                 else not (link or p.protected) for p in every)
+                     for packets in captures)
+    senders = {p.transmitter for p in frames} & set(macs)
+    as_due = sum(bool(layer_checks.frame_counter(link.cipher, p)) if link and p.protected
+                 else not (link or p.protected) for p in frames)
     yield CheckRecord(check="protected as the policy says",
-                      ok=as_due == len(every) and senders == set(macs),
-                      detail=f"{as_due} of {len(every)} frames of {len(senders)} stations and the "
+                      ok=as_due == len(frames) and senders == set(macs),
+                      detail=f"{as_due} of {len(frames)} frames of {len(senders)} stations and the "
                       f"access point are {f'under {link.cipher}' if link else 'in clear'}")
     if keys is not None:
         own = [p for p in short if not macs.isdisjoint((p.transmitter, p.receiver))]
-        is_open, detail = evidence.describe_decryption(own, "the keys of their negotiations")
+        is_open, detail = layer_checks.describe_decryption(own, "the keys of their negotiations")
         heard = {p.transmitter for p in own if p.has_llc} & macs
-        # Of streams, only the headers are captured. The check finds readable headers in frames that
-        # are only marked as encrypted.
-        readable, said = marked.count_in_files(repetition.out / f"hall-{point}.pcap" for point
-                                               in _AIR)
-        begun = heads.verify_heads(link, [repetition.out / "hall-air.pcap"], pairwise.temporal_keys(
-            link, keys, [repetition.out / "hall-ap.pcap"]), macs, addresses) if link else None
+        # Only the headers of the streams' frames are captured. The check finds readable headers in
+        # frames that are only marked as encrypted.
+        readable, example = truncated_frames.count_readable_frames(
+            repetition.out / f"hall-{point}.pcap" for point in _AIR)
+        begun = None
+        if link:
+            temporal_keys = decryption_keys.temporal_keys(link, keys,
+                                                          [repetition.out / "hall-ap.pcap"])
+            begun = truncated_frames.verify_frame_heads(link, [repetition.out / "hall-air.pcap"],
+                                                        temporal_keys, macs, addresses)
         closed = begun.closed if begun else ()
         yield CheckRecord(check="frames open with the keys in force",
                           ok=is_open and heard == macs and not readable and not closed,
                           detail=f"{detail}; of {len(heard)} of {len(macs)} stations"
-                          f"{begun.detail if begun else ''}{said}")
+                          f"{begun.detail if begun else ''}{example}")
     elif link is not None:
         yield CheckRecord(check="frames open with the keys in force", ok=False,
                           detail="no kernel has told a key")

@@ -1,6 +1,7 @@
-"""Network of the hall: a cell with rows of stations, access point and server.
+"""Build the network of a lecture hall: rows of stations, one access point, and a server behind it.
 
-All stations send to the server behind the access point.
+`build_hall` takes the number of stations. It returns nodes with positions, MAC and IP addresses,
+and links. All stations send to the server. The study lecturehall emulates this network.
 """
 
 from __future__ import annotations
@@ -16,15 +17,12 @@ _FIRST_HOST = 10
 
 
 def station_name(number: int) -> str:
-    """Return the name of a station.
-
-    Numbers start at 1.
-    """
+    """Return the name of a station, numbered from 1."""
     return f"s{number}"
 
 
 def build_hall(stations: int) -> Network:
-    """Return the network of a hall with this number of stations, seated row by row."""
+    """Build the network of a hall with this number of stations, seated row by row."""
     nodes = {station_name(number): _build_station(number) for number in range(1, stations + 1)}
     nodes[ACCESS_POINT] = Node(
         ["access_point"],

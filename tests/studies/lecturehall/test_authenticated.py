@@ -11,7 +11,7 @@ import pytest
 
 import recorded
 from harness.engine.request import RunRequest, build_plan
-from measure.record import CheckRecord
+from measure.records.record import CheckRecord
 from studies.lecturehall import judge
 from studies.lecturehall.study import STUDY
 from studies.study import Repetition
@@ -49,7 +49,7 @@ def checks(out: Path, secret: str | None = None) -> dict[str, CheckRecord]:
     secrets = json.loads((out / "secrets.json").read_text())
     if secret is not None:
         secrets["network"]["radius_secret"] = secret
-    repetition = Repetition(cell, STUDY.asked(), out, secrets)
+    repetition = Repetition(cell, STUDY.settings_type(), out, secrets)
     said = judge._check_admissions(cell.value("policy"), STATIONS, STATIONS, repetition)
     return {check.check: check for check in said}
 

@@ -8,7 +8,7 @@ import pytest
 
 import studies
 from conftest import Qop
-from measure.record import Record
+from measure.records.record import Record
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 HALL = ("run", "lecturehall", "--policies", "M2", "--only", "stations=10", "--repetitions", "1",

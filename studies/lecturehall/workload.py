@@ -1,7 +1,9 @@
-"""Workload in the guest: all stations connect at once, and stream once connected.
+"""Let all stations join one access point at once, and then stream to a server.
 
-One process has the sockets of all stations, each in its station's namespace. On a small host,
-fifty programs would take more processor time than the emulated medium.
+The study lecturehall measures this. `Workload.measure` runs one measurement (repetition) in the
+guest, the virtual machine of the test network. It leaves captures and kernel state for the
+evaluation. One process has the sockets of all stations, each in its station's network namespace. On
+a small host, fifty programs would take more CPU time than the emulated air.
 """
 
 from __future__ import annotations
@@ -16,15 +18,27 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measure import eap_keys, injection, kernel
-from measure.capture import Detail, Point, capturing, settle_captures
-from measure.errors import MeasureError
-from measure.points import AIR, wire_point
-from measure.services.freeradius import FreeRadius
-from measure.services.hostapd import Hostapd
-from measure.services.wpa_supplicant import WpaSupplicant
-from measure.workload import Service, Session, Site
-from measure.wpa_ctrl import ControlSocket, disconnect, is_port_open
+from measure.agent import kernel_state
+from measure.agent.errors import MeasureError
+from measure.agent.workload import Service, Session, Site
+from measure.attacks import injection
+from measure.capture.tcpdump import (
+    AIR_INTERFACE,
+    CaptureDetail,
+    CapturePoint,
+    capture_packets,
+    settle_captures,
+    wire_point,
+)
+from measure.packets import eap
+from measure.services.hostap import (
+    ControlSocket,
+    Hostapd,
+    WpaSupplicant,
+    disconnect_station,
+    is_port_open,
+)
+from measure.services.radius import FreeRadius
 from studies.lecturehall.network import ACCESS_POINT, AGENT
 from topologies.model import STATION
 from topologies.namespaces import network_of
@@ -50,12 +64,12 @@ _CCMP_HEADER = bytes.fromhex("0100002000000000")
 #: negotiation is among them. Frames of streams are longer by default.
 _SHORT_BYTES = 400
 #: Snapshot length for the headers of a datagram and of a frame on the air.
-_HEADS = Detail(snap_bytes=96, buffer_kib=4096, in_blocks=True)
-_WHOLE = Detail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
+_HEADS = CaptureDetail(snap_bytes=96, buffer_kib=4096, in_blocks=True)
+_WHOLE = CaptureDetail(snap_bytes=2048, buffer_kib=2048, in_blocks=True)
 
 
 class Workload:
-    """Workload of a hall full of stations."""
+    """A workload: a hall full of stations that join an access point and stream."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -66,11 +80,20 @@ class Workload:
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
-        """Return the services that the policy needs."""
+        """Return the services that the policy needs, such as RADIUS."""
         return [self._radius, self._supplicants, self._hostapd]
 
     def measure(self, task: Mapping[str, Any], out: Path, session: Session) -> None:
-        """Measure one repetition, from unconnected stations to the end of all streams."""
+        """Run one repetition, from unconnected stations to the end of all streams.
+
+        Args:
+            task: instructions for the repetition, with the settings.
+            out: folder of the repetition, which gets the captures.
+            session: raw values and time stamps of the repetition.
+
+        Raises:
+            MeasureError: a station does not connect in time.
+        """
         testbed, nodes = self._site.testbed, self._site.network.nodes
         raw = session.raw
         raw["captures"] = []
@@ -78,50 +101,50 @@ class Workload:
         if self._site.fault == REMEMBERED:
             self._get_known(self._stations[0])
         access_point = nodes[ACCESS_POINT]
-        places = ((Point("ap", ACCESS_POINT, access_point.radio_interface, "ether proto 0x888e"),
+        places = ((CapturePoint("ap", ACCESS_POINT, access_point.radio_interface,
+                                "ether proto 0x888e"),
                    _WHOLE),
-                  (Point("air", None, AIR, "wlan type data"), _HEADS),
-                  (Point("short", None, AIR, f"wlan type data and less {_SHORT_BYTES}"), _WHOLE),
+                  (CapturePoint("air", None, AIR_INTERFACE, "wlan type data"), _HEADS),
+                  (CapturePoint("short", None, AIR_INTERFACE,
+                                f"wlan type data and less {_SHORT_BYTES}"), _WHOLE),
                   (wire_point(self._site.network, "wire", ACCESS_POINT,
-                              f"udp port {eap_keys.PORT}"), _WHOLE),
-                  (Point("server", AGENT, "air0", f"udp dst port {PORT}"), _HEADS))
+                              f"udp port {eap.RADIUS_PORT}"), _WHOLE),
+                  (CapturePoint("server", AGENT, "air0", f"udp dst port {PORT}"), _HEADS))
         with ExitStack() as stack:
             for point, detail in places:
-                stack.enter_context(capturing(
+                stack.enter_context(capture_packets(
                     testbed, [point], detail, part="hall", out=out, logs=self._site.logs,
                     summaries=raw["captures"]))
             session.stamp("start")
             raw["on_s"] = self._connect_stations(task["asked"], session)
             raw["link_keys"] = [key for name in self._stations
-                                for key in kernel.link_keys(self._station_mac(name))]
+                                for key in kernel_state.link_keys(self._station_mac(name))]
             if self._site.fault == MARKED:
                 self._mark_a_clear_frame()
             if self._site.fault == LEFT:
                 self._take_off(self._stations[0])
             raw["let_in"] = [
-                mac for mac, flags in kernel.station_flags(
+                mac for mac, flags in kernel_state.station_flags(
                     testbed, ACCESS_POINT, access_point.radio_interface).items()
                 if flags.get("authorized") == "yes"]
             settle_captures()
         session.stamp("end")
 
     def _send_home(self) -> None:
-        """Disconnect all stations and delete the state of all authentications."""
+        """Disconnect all stations, and delete the state of all authentications."""
         for name, control in self._supplicants.controls.items():
             self._take_off(name)
             control.drop_events()
 
     def _take_off(self, name: str) -> None:
-        disconnect(self._supplicants.controls[name])
+        disconnect_station(self._supplicants.controls[name])
         self._hostapd.forget_station(self._station_mac(name))
 
     def _get_known(self, name: str) -> None:
-        """Authenticate a station and disconnect it.
-
-        Both ends keep the keys.
+        """Authenticate a station and disconnect it, so that both ends have cached keys.
 
         Raises:
-            MeasureError: The station does not connect.
+            MeasureError: the station does not connect.
         """
         control = self._supplicants.controls[name]
         until = time.monotonic() + _ALL_ON_S
@@ -135,10 +158,7 @@ class Workload:
         control.drop_events()
 
     def _not_on(self, names: Sequence[str], stations: int) -> MeasureError:
-        """Return the error for stations that did not connect.
-
-        The text has the cause from a daemon's log, if one is found.
-        """
+        """Return the error for stations that did not connect, with a cause from a daemon's log."""
         daemons = [daemon for daemon in (self._supplicants.daemons.get(names[0]),
                                          self._hostapd.daemons.get(ACCESS_POINT),
                                          self._radius.daemons.get(AGENT)) if daemon is not None]
@@ -152,27 +172,30 @@ class Workload:
         return node.interfaces[node.radio_interface].radio or ""
 
     def _mark_a_clear_frame(self) -> None:
-        """Send a readable frame that is marked as encrypted, from the first station."""
+        """Send an unencrypted frame with the Protected bit set, from the first station.
+
+        This is an injected fault.
+        """
         name, cell = self._stations[0], self._station_mac(ACCESS_POINT)
-        injection.inject(self._site.testbed, name, self._site.network.nodes[name],
-                         injection.station_frame(self._station_mac(name), cell, cell,
-                                                _CCMP_HEADER + injection.READABLE,
-                                                flags=injection.PROTECTED))
+        injection.inject_frame(self._site.testbed, name, self._site.network.nodes[name],
+                               injection.station_frame(self._station_mac(name), cell, cell,
+                                                       _CCMP_HEADER + injection.READABLE,
+                                                       flags=injection.PROTECTED))
 
     def _connect_stations(self, settings: Mapping[str, Any], session: Session) -> dict[str, float]:
-        """Connect all stations at once and start each stream on connection.
+        """Connect all stations at once, and start each stream when its station is connected.
 
         Once the last station is connected, all stream together for `stream_s`.
 
         Args:
-            settings: The workload's settings.
-            session: Session of the repetition, for the stamp of the last connection.
+            settings: settings of the run.
+            session: session of the repetition, for the time stamp of the last connection.
 
         Returns:
             Time of each station's connection (s since 1970).
 
         Raises:
-            MeasureError: A station does not connect in time.
+            MeasureError: a station does not connect in time.
         """
         controls, on_s = self._supplicants.controls, dict[str, float]()
         waiting, connected, admitted = dict(controls), set[str](), set[str]()
@@ -209,9 +232,9 @@ class Workload:
         return on_s
 
     def _now_on(self, waiting: Mapping[str, ControlSocket]) -> list[str]:
-        """Return the stations that have just connected.
+        """Return the stations that have just connected and whose 802.1X ports are open.
 
-        Waits up to `_PORT_S` until their 802.1X ports are open.
+        Waits up to `_PORT_S` until a port is open.
         """
         ready, _, _ = select.select([control.events for control in waiting.values()], [], [], 0)
         on = [name for name, control in waiting.items() if control.events in ready
@@ -223,10 +246,7 @@ class Workload:
         return on
 
     def _open_socket(self, node: str) -> socket.socket:
-        """Open a datagram socket on a node.
-
-        The socket of a station is connected to the server.
-        """
+        """Open a UDP socket on a node. The socket of a station is connected to the server."""
         with network_of(self._site.testbed.node(node).pid):
             made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         if node != AGENT:
