@@ -1,4 +1,9 @@
-"""Judge: turn the files of a repetition into a record's body and evidence."""
+"""Evaluate one measurement of qop2007: compute measured values and checks from its captures.
+
+The workload in the guest (virtual machine) leaves captures and logs in a folder. `judge_repetition`
+dissects them, verifies the security policy, and returns the content of the repetition's record (its
+JSON file of results). `studies.qop2007` lists the terms.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +11,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from measure import (
-    arrived_stream,
-    clock,
-    in_force,
-    iperf,
-    judging,
-    observed,
-    outages,
-    phases,
-    retransmissions,
-)
-from measure.dissect import Packet
-from measure.observed import Check, Observed
-from measure.phases import Phase
+from measure.capture.tshark import Packet
+from measure.checks import observation, packet_counts, phases, proof
+from measure.checks.observation import Check, Observation
+from measure.checks.phases import Phase
+from measure.cpu import clock
+from measure.mobile_node import outages
+from measure.records import judgement
+from measure.services import iperf
 from policies import Policy
-from studies.qop2007 import attempts, evidence
-from studies.qop2007.asked import Asked
-from studies.qop2007.body import (
+from studies.qop2007 import attacks
+from studies.qop2007 import checks as qop2007_checks
+from studies.qop2007.measurements import (
     SCHEMA,
+    TCP,
+    UDP,
     AuthenticationRecord,
     HandoffRecord,
-    Measured,
+    Measurements,
     OutageRecord,
     PhaseRecord,
     StreamRecord,
     handoff_s,
     mean_components_s,
 )
-from studies.qop2007.metrics import TCP, UDP
 from studies.qop2007.phases import (
     HOME,
     authentication_time_s,
@@ -43,7 +43,8 @@ from studies.qop2007.phases import (
     missing_components,
     summed_components,
 )
-from studies.study import Judged, Repetition
+from studies.qop2007.settings import Settings
+from studies.study import Judgement, Repetition
 from topologies.model import Scenario
 
 _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "kernel",
@@ -53,37 +54,38 @@ _RECORDED_RAW = ("stamps", "events", "registration", "foreign_registration", "ke
 _WAYS = 2
 
 
-def judge_repetition(repetition: Repetition) -> Judged:
-    """Judge a repetition by the files that its workload left.
+def judge_repetition(repetition: Repetition) -> Judgement:
+    """Evaluate one repetition by the files that its workload left.
 
     Args:
-        repetition: the cell, the settings, the run's secrets and the folder of the files.
+        repetition: policy and scenario, settings, secrets of the run and the folder of the files.
 
     Returns:
-        The measured values, the evidence, and the reason of a failure.
+        Measured values, results of the checks, and the reason if the repetition failed.
 
     Raises:
         MeasureError, OSError: a file is missing or cannot be read.
     """
     policy: Policy = repetition.cell.value("policy")
     scenario: Scenario = repetition.cell.value("scenario")
-    asked = repetition.asked
-    assert isinstance(asked, Asked)
-    raw = observed.read_raw_values(repetition.out)
-    dissected = in_force.dissect_repetition(policy, scenario, repetition.out, raw,
-                                            repetition.secrets)
-    seen = dissected.last_authentication()
+    settings = repetition.settings
+    assert isinstance(settings, Settings)
+    raw = observation.read_raw_values(repetition.out)
+    dissected = proof.dissect_repetition(policy, scenario, repetition.out, raw,
+                                         repetition.secrets)
+    last = dissected.last_authentication()
     earlier = [dissected.earlier_authentication(name) for name in raw.get("parts", {})]
-    checks = [*in_force.verify(policy, seen), *attempts.check_attack(
-        seen, scenario, repetition.secrets["network"].get("passphrase", "")),
-              *evidence.check_authentications(policy, earlier, seen, asked)]
-    reason = _failure_reason(raw, checks, seen, earlier)
+    checks = [*proof.verify_policy(policy, last), *attacks.check_attack(
+        last, scenario, policy.layers.link),
+              *qop2007_checks.check_authentications(policy, earlier, last, settings)]
+    reason = _failure_reason(raw, checks, last, earlier)
     failure = raw["failure"] or {}
-    if failure.get("stage") == "stream" and (narrow := arrived_stream.describe_narrow(scenario)):
+    if failure.get("stage") == "stream" and (
+        narrow := packet_counts.describe_narrow_link(scenario)):
         reason += f"; {narrow}"
-    again = [text for each in (*earlier, seen) for text
-             in retransmissions.find_retransmissions(each)]
-    measured = _measure(policy, scenario, seen, earlier, is_proven=not reason)
+    retransmissions = [text for each in (*earlier, last) for text
+                       in phases.find_retransmissions(each)]
+    measured = _measure(policy, scenario, last, earlier, is_proven=not reason)
     if not reason and measured.authentication_time_s is None:
         lacking = missing_components(measured.authentication_components_s,
                                      measured.authentication_sum)
@@ -92,21 +94,22 @@ def judge_repetition(repetition: Repetition) -> Judged:
         reason = _find_lacking(measured)
     if not reason and "pulses" in raw and len(measured.outages or {}) < _WAYS:
         reason = "not measured: the stream over the move did not come back both ways"
-    return Judged(
+    return Judgement(
         measured=measured,
-        evidence=judging.to_records(checks),
-        reason=reason, status="failed" if reason else "ok", captures=raw["captures"],
+        evidence=judgement.to_records(checks),
+        reason=reason, captures=raw["captures"],
         elapsed_s=raw["elapsed_s"],
         # Retransmissions on lossy wires are the network's doing, not this machine's.
-        flags=[retransmissions.FLAG] if again and not seen.wires_lose else [],
-        raw=_select_raw_values(raw) | ({"retransmissions": again} if again else {}),
-        causes={} if reason else _missing_stream_causes(seen, scenario))
+        flags=[phases.RETRANSMISSION_FLAG] if retransmissions and not last.wires_lose else [],
+        raw=_select_raw_values(raw) | (
+            {"retransmissions": retransmissions} if retransmissions else {}),
+        causes={} if reason else _missing_stream_causes(last, scenario))
 
 
-def _find_lacking(measured: Measured) -> str:
-    """Return the authentications that lack a component at home, or "".
+def _find_lacking(measured: Measurements) -> str:
+    """Name the authentications whose captures lack a required negotiation at home ("": none).
 
-    Otherwise a mean would be over fewer authentications than requested.
+    Such a repetition fails, because its mean would be over fewer authentications than requested.
     """
     at_home = [name for name in measured.authentication_sum if name.endswith(HOME)]
     lacking = [(number, name) for number, each in enumerate(measured.authentications, start=1)
@@ -116,25 +119,31 @@ def _find_lacking(measured: Measured) -> str:
 
 
 def _select_raw_values(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the raw values that a record keeps, with those of its parts."""
-    own = judging.select_raw_values(raw, _RECORDED_RAW)
+    """Select the raw values that the record keeps, also of each earlier authentication."""
+    own = judgement.select_raw_values(raw, _RECORDED_RAW)
     parts = {name: _select_raw_values(part) for name, part in raw.get("parts", {}).items()}
     return own | ({"parts": parts} if parts else {})
 
 
-def _measure(policy: Policy, scenario: Scenario, captures: Observed, earlier: Sequence[Observed], *,
-             is_proven: bool) -> Measured:
-    """Return the body. Values that were not measured are empty, and only a proven time counts."""
+def _measure(policy: Policy, scenario: Scenario, captures: Observation,
+             earlier: Sequence[Observation], *,
+             is_proven: bool) -> Measurements:
+    """Compute authentication times, handoffs and goodputs of a repetition from its captures.
+
+    The authentication time is left empty unless all checks hold (`is_proven`). Other values are
+    empty if they were not measured.
+    """
     raw = captures.raw
     was_set = bool(clock.describe_clock_step(raw))
     took_place = [] if was_set else _find_phases(captures)
     before = [(each.raw, [] if was_set else _find_phases(each)) for each in earlier]
-    authentications = [_authentication_record(policy, found) for found in
-                       (*(found for _, found in before), took_place)]
+    authentications = [_authentication_record(policy, phases) for phases in
+                       (*(phases for _, phases in before), took_place)]
     parts = mean_components_s([each.components_s for each in authentications])
-    summed = summed_components(policy, roaming=scenario.foreign_agent is not None)
+    summed = summed_components(policy, roaming=scenario.foreign_agent is not None,
+                               has_home_agent=scenario.has_mobile_ip)
     handoff = _handoff_phases(raw, took_place)
-    return Measured(
+    return Measurements(
         schema=SCHEMA,
         authentication_time_s=authentication_time_s(parts, summed) if is_proven else None,
         authentication_sum=list(summed), authentications=authentications, handoff=handoff,
@@ -149,8 +158,8 @@ def _outage_records(raw: Mapping[str, Any]) -> dict[str, OutageRecord] | None:
     return {way: OutageRecord(**asdict(each)) for way, each in found.items()} or None
 
 
-def _find_phases(captures: Observed) -> list[Phase]:
-    """Return the phases of an authentication, or none if it did not begin."""
+def _find_phases(captures: Observation) -> list[Phase]:
+    """Return the phases of an authentication such as scan and EAP, or [] if it never began."""
     if "start" not in captures.raw["stamps"]:
         return []
     return phases.find_phases(captures.raw, captures.packets_of("auth-air"),
@@ -163,10 +172,10 @@ def _authentication_record(policy: Policy, took_place: Sequence[Phase]) -> Authe
 
 
 def _earlier_handoff(raw: Mapping[str, Any], took_place: Sequence[Phase]) -> HandoffRecord | None:
-    """Return the move after an authentication other than the last, or None if it failed."""
+    """Return the handoff after an authentication before the last one, or None if it failed."""
     moved = _handoff_phases(raw, took_place)
-    found = [PhaseRecord(**asdict(phase)) for phase in took_place]
-    whole_s = handoff_s(found, moved, raw["stamps"])
+    phases = [PhaseRecord(**asdict(phase)) for phase in took_place]
+    whole_s = handoff_s(phases, moved, raw["stamps"])
     return None if whole_s is None else HandoffRecord(phases=moved, handoff_s=whole_s)
 
 
@@ -174,8 +183,9 @@ def _handoff_phases(raw: Mapping[str, Any], took_place: Sequence[Phase]) -> list
     return [PhaseRecord(**asdict(phase)) for phase in phases.handoff_phases(raw, took_place)]
 
 
-def _failure_reason(raw: Mapping[str, Any], checks: Sequence[Check], captures: Observed,
-                    earlier: Sequence[Observed]) -> str:
+def _failure_reason(raw: Mapping[str, Any], checks: Sequence[Check], captures: Observation,
+                    earlier: Sequence[Observation]) -> str:
+    """Return why a repetition failed, with the part that failed, or "" if it did not."""
     if clock.describe_clock_step(raw):
         return clock.describe_clock_step(raw)
     if raw["failure"]:
@@ -183,40 +193,43 @@ def _failure_reason(raw: Mapping[str, Any], checks: Sequence[Check], captures: O
         begun = [*earlier, *([captures] if "left" in raw or not earlier else [])]
         is_of_one = begun[-1] is not captures or "first_packet" not in captures.raw["stamps"]
         where = f"authentication {len(begun)}: " if earlier and is_of_one else ""
-        return where + evidence.explain_failure(raw["failure"], begun[-1])
-    return "; ".join(judging.failure_reasons(checks))
+        return where + qop2007_checks.explain_failure(raw["failure"], begun[-1])
+    return "; ".join(judgement.failure_reasons(checks))
 
 
 def _tcp_record(raw: Mapping[str, Any]) -> StreamRecord | None:
-    """Return TCP's goodput by iperf3's server, or None if it received nothing."""
+    """Return the TCP goodput that the iperf3 server measured, or None if it received nothing."""
     if "iperf_tcp" not in raw:
         return None
-    said = iperf.summarize(raw["iperf_tcp"])
-    return StreamRecord(goodput_bps=said["goodput_bps"], bytes=round(said["bytes"]),
-                        duration_s=said["duration_s"], iperf=said) if said["bytes"] else None
+    summary = iperf.summarize_report(raw["iperf_tcp"])
+    if not summary["bytes"]:
+        return None
+    return StreamRecord(goodput_bps=summary["goodput_bps"], bytes=round(summary["bytes"]),
+                        duration_s=summary["duration_s"], iperf=summary)
 
 
 def _udp_record(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> StreamRecord | None:
-    """Return UDP's goodput: the bytes at iperf3's server, over the duration of the stream.
+    """Return the UDP goodput: bytes at the iperf3 server, divided by the duration of their arrival.
 
-    Iperf3's own duration includes its closing exchange, so arrivals are timed by the peer's capture
-    (arrived_stream). The result is None if nothing arrived.
+    The duration is from the capture at the peer, because that of iperf3 includes its closing
+    exchange. The result is None if nothing arrived.
     """
     if "iperf_udp" not in raw:
         return None
-    said = iperf.summarize(raw["iperf_udp"])
-    duration_s = arrived_stream.lasted_s(raw, arrived_stream.arrivals_s(raw, arrived))
-    if duration_s is None or not said["bytes"]:
+    summary = iperf.summarize_report(raw["iperf_udp"])
+    duration_s = packet_counts.stream_duration_s(raw,
+                                                 packet_counts.stream_arrivals_s(raw, arrived))
+    if duration_s is None or not summary["bytes"]:
         return None
-    return StreamRecord(goodput_bps=said["bytes"] * 8 / duration_s, bytes=round(said["bytes"]),
-                        duration_s=duration_s, iperf=said)
+    return StreamRecord(goodput_bps=summary["bytes"] * 8 / duration_s,
+                        bytes=round(summary["bytes"]), duration_s=duration_s, iperf=summary)
 
 
-def _missing_stream_causes(captures: Observed, scenario: Scenario) -> dict[str, str]:
-    """Return the reasons why streams have no value, by metric."""
+def _missing_stream_causes(captures: Observation, scenario: Scenario) -> dict[str, str]:
+    """Explain per metric why the TCP or UDP goodput of the repetition is missing."""
     raw = captures.raw
     return {
         TCP.name: "iperf3's server received none of its bytes" if "iperf_tcp" in raw else
         "no stream was sent",
-        UDP.name: arrived_stream.describe_loss(captures, scenario) if "iperf_udp" in raw else
+        UDP.name: packet_counts.describe_loss(captures, scenario) if "iperf_udp" in raw else
         "no stream was sent"}

@@ -1,10 +1,17 @@
-"""Sum of the authentication time: the phases that Table 4 of the paper names."""
+"""Compute the authentication time by Table 4 of the 2007 paper: a sum of durations.
+
+Table 4 names, for each kind of policy, which negotiations count (Mobile IP, EAP, IKE).
+`find_components` takes the phases that were found in captures, and returns the duration (s) of each
+negotiation. `summed_components` returns which of them count, and `authentication_time_s` adds them
+up. The paper is Agarwal and Wang (2007), on the cost of security policies in wireless LANs.
+`studies.qop2007` lists the terms.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from measure.phases import FOREIGN, Phase
+from measure.checks.phases import FOREIGN, Phase
 from policies import Policy
 from policies.layers import MOBILE_IP
 
@@ -16,10 +23,15 @@ HOME = "_home"
 
 
 def find_components(phases: Sequence[Phase], exchange: str = "") -> dict[str, float]:
-    """Return the parts of authentication times in seconds, by Table 4's names.
+    """Return the duration (s) of each negotiation that may count as authentication time.
 
-    A registration lasts from the first solicitation or request to the accepted reply. `exchange`
-    names the exchange that gives the link its keys (`exchange_of`).
+    Args:
+        phases: phases of one authentication, at home and in the visited network.
+        exchange: key exchange of the link before its handshake, such as SAE (see `exchange_of`).
+
+    Returns:
+        Seconds by name and network, such as `ike_home`. A Mobile IP registration lasts from the
+        first solicitation or request to the accepted reply.
     """
     on_the_link = {exchange: EXCHANGES[exchange]} if exchange in EXCHANGES else {}
     by_name = {phase.name: phase for phase in phases}
@@ -38,15 +50,25 @@ def find_components(phases: Sequence[Phase], exchange: str = "") -> dict[str, fl
     return parts
 
 
-def summed_components(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
-    """Return the components of the authentication time, by Table 4 of the paper.
+def summed_components(policy: Policy, *, roaming: bool,
+                      has_home_agent: bool = True) -> tuple[str, ...]:
+    """Return the negotiations that add up to the authentication time, by Table 4 of the 2007 paper.
 
-    The table has no row for policies without any negotiation. They count Mobile IP alone, which
-    explains the shortest time in the text (0.11 s).
+    The table has no row for a policy without protection. For such a policy only the Mobile IP
+    registration counts, as in the shortest time of the paper's text (0.11 s). Without a home agent
+    there is no registration, and such a policy has no component.
+
+    Args:
+        policy: the security policy.
+        roaming: whether the mobile node moves to another subnet.
+        has_home_agent: whether a home agent serves the mobile node.
+
+    Returns:
+        Names as `find_components` has them, such as `eap_home`.
     """
     exchange = exchange_of(policy)
     # Where the node's tunnel roams, there is no registration.
-    has_mobile_ip = policy.layers.mobility == MOBILE_IP
+    has_mobile_ip = has_home_agent and policy.layers.mobility == MOBILE_IP
     summed = ["mip_registration_home"] if has_mobile_ip else []
     if exchange:
         summed.append(f"{exchange}_home")
@@ -62,16 +84,17 @@ def summed_components(policy: Policy, *, roaming: bool) -> tuple[str, ...]:
 
 
 def exchange_of(policy: Policy) -> str:
-    """Return the exchange before a handshake that gives the link its keys, or ""."""
+    """Return the key exchange before the four-way handshake (such as SAE or OWE), or "" if none."""
     keys = policy.layers.link.keys if policy.layers.link else ""
     return keys if keys in EXCHANGES else ""
 
 
 def missing_components(parts: Mapping[str, float], summed: Sequence[str]) -> list[str]:
-    """Return the components of a sum that did not take place."""
+    """Return the negotiations that should count, but did not take place."""
     return [name for name in summed if name not in parts]
 
 
 def authentication_time_s(parts: Mapping[str, float], summed: Sequence[str]) -> float | None:
-    """Return the sum of these components (s), or None if one is missing."""
-    return None if missing_components(parts, summed) else sum(parts[name] for name in summed)
+    """Return the sum (s) of the named negotiations, or None if one of them did not take place."""
+    return None if missing_components(parts, summed) else float(
+        sum(parts[name] for name in summed))

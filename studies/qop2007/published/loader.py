@@ -1,4 +1,9 @@
-"""Loader of the published values, in SI units."""
+"""Load the values, claims and policies that the 2007 paper printed.
+
+`load_values` returns the numbers of its tables in SI units. `load_claims` returns its conclusions,
+and `load_policies` its twelve security policies. The report compares them with measurements. The
+paper is Agarwal and Wang (2007) on the cost of security in wireless LANs.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped,unused-ignore]
-
-from analysis.claims.verdict import Claim
+from analysis.claims import Claim
+from documents.yaml_reader import load_own
 from policies import Layers, Policy
 from policies.weights import Feature
 
 _FOLDER = Path(__file__).parent
-#: LibYAML's loader where PyYAML has it, because it is ten times as fast.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FEATURES: Mapping[str, Feature] = {
     "A": "authentication", "M": "mutual_authentication", "C": "confidentiality",
     "I": "data_integrity", "N": "non_repudiation"}
@@ -32,16 +34,16 @@ _ROBUSTNESS = {"overhead_mean": 1e3, "overhead_var": 1e9,
 
 
 @dataclass(frozen=True)
-class Published:
-    """The paper's numbers in SI units.
+class PublishedValues:
+    """The numbers that the 2007 paper printed, in SI units (s, bit/s).
 
-    `scenarios` are the titles of its scenarios. The other mappings have these keys:
+    `scenarios` has the titles of the scenarios. The other mappings have these keys:
 
     - `cells`: metric, policy and scenario (Tables 5 to 8)
-    - `authentication_time_s`: policy and kind of scenario
+    - `authentication_time_s`: policy and kind of scenario (at home or roaming)
     - `robustness`: column of Table 9 and policy
-    - `sums`: class of policy and kind of scenario
-    - `recommended`: metric, then kind and group as in values.yml
+    - `sums`: class of policy and kind of scenario (Table 4)
+    - `recommended`: metric, then kind of scenario and security group, as in values.yml
     """
 
     scenarios: Mapping[str, str]
@@ -58,10 +60,10 @@ class Published:
 
 
 @cache
-def load() -> Published:
-    """Return all printed values of the paper, except its claims."""
-    raw = _read_yaml("values.yml")
-    return Published(
+def load_values() -> PublishedValues:
+    """Return all numbers that the 2007 paper printed. Its claims are in `load_claims`."""
+    raw = load_own(_FOLDER / "values.yml")
+    return PublishedValues(
         scenarios=raw["scenarios"],
         features={policy: frozenset(_FEATURES[letter] for letter in letters)
                   for policy, letters in raw["features"].items()},
@@ -82,29 +84,24 @@ def load() -> Published:
 
 
 @cache
-def claims() -> tuple[Claim, ...]:
-    """Return the paper's conclusions in order of their numbers."""
+def load_claims() -> tuple[Claim, ...]:
+    """Return the conclusions (claims Q1 to Q16) of the 2007 paper, in order of their numbers."""
     return tuple(Claim(key, str(row["says"]), str(row["where"]), tuple(row["rests_on"]))
-                 for key, row in _read_yaml("claims.yml").items())
+                 for key, row in load_own(_FOLDER / "claims.yml").items())
 
 
 @cache
-def policies() -> tuple[Policy, ...]:
-    """Return the paper's twelve policies in order of their numbers."""
+def load_policies() -> tuple[Policy, ...]:
+    """Return the twelve security policies P1 to P12 of the 2007 paper, in order of number."""
     return tuple(Policy(id=key, name=row["name"], layers=Layers.model_validate(row["layers"]))
-                 for key, row in _read_yaml("policies.yml").items())
+                 for key, row in load_own(_FOLDER / "policies.yml").items())
 
 
 def _read_cells() -> dict[tuple[str, str, str], float]:
+    """Return the printed values by metric, policy and scenario."""
     with (_FOLDER / "tables_5_to_8.csv").open(encoding="utf-8", newline="") as file:
         cells = {}
         for row in csv.DictReader(file):
             metric, factor = _METRICS[row["metric"]]
             cells[metric, row["policy"], row["scenario"]] = float(row["value"]) * factor
         return cells
-
-
-def _read_yaml(name: str) -> dict[str, Any]:
-    text = (_FOLDER / name).read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.load(text, Loader=_LOADER)  # noqa: S506 # both are safe
-    return document

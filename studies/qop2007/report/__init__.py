@@ -1,7 +1,17 @@
-"""Report of the study: tables and figures, claims and advice.
+"""Build the report of qop2007: the paper's tables with measured values, figures, claims and advice.
 
-`report` builds it from a results folder. Options replace it by the handoffs' table and figure, or
-by the report of the paper's printed values.
+`build_report` takes a results folder, and returns the report. Options select another one: the table
+and figure of handoffs alone. `build_paper_report` shows the values that the paper printed. The
+paper is Agarwal and Wang (2007), on the cost of security policies in wireless LANs.
+
+Terms of the report (docs/glossary.md has more):
+
+- basis: the values from which tables and claims are built (`ReportBasis`): measured or published
+- place: a scenario of the report, at home or roaming
+- sigma: the sum of a policy's weights. The *groups* low, middle and high are ranges of it.
+- component: a negotiation that counts as authentication time
+- overhead: goodput of the baseline policy P1 minus that of a policy
+- band: the range in which a claim puts a number
 """
 
 from __future__ import annotations
@@ -15,42 +25,52 @@ from analysis.present.report import Report
 from analysis.results import Results
 from policies import Weights, load_weights
 
-__all__ = ["of_paper", "report"]
+__all__ = ["build_paper_report", "build_report"]
 
 
-def report(results: Results, options: Mapping[str, Any]) -> Report:
-    """Build the report that the options select.
+def build_report(results: Results, options: Mapping[str, Any]) -> Report:
+    """Build the report that the command-line options select.
 
-    Raises StudyError or NothingToReport, each with a message of one line.
+    Args:
+        results: the results folder.
+        options: values of the options of `./qop report`, by name.
+
+    Raises:
+        StudyError: an option has an unsuitable value. The message has one line.
+        NothingToReport: the folder has no values for the report.
     """
-    from studies.qop2007.report import assembling
+    from studies.qop2007.report import assembly
 
     weights, applications = _scoring_options(options)
     cells = Cells(results, options.get("baseline") or "")
     if options.get("handoff"):
         return _handoff_report(cells)
-    return assembling.of_run(cells, weights, applications)
+    return assembly.build_run_report(cells, weights, applications)
 
 
-def of_paper(options: Mapping[str, Any]) -> Report:
-    """Build the report of the published values alone.
+def build_paper_report(options: Mapping[str, Any]) -> Report:
+    """Build the report of the values that the paper printed.
 
-    Raises StudyError with a message of one line.
+    Args:
+        options: values of the options of `./qop report`, by name.
+
+    Raises:
+        StudyError: an option has an unsuitable value. The message has one line.
     """
-    from studies.qop2007.report import assembling
+    from studies.qop2007.report import assembly
 
-    return assembling.of_paper(*_scoring_options(options))
+    return assembly.build_paper_report(*_scoring_options(options))
 
 
 def _scoring_options(options: Mapping[str, Any]) -> tuple[Weights | None, tuple[str, ...]]:
-    """Return the weights and the applications that the options name."""
+    """Read the weights file that the options name, and the names of applications to advise on."""
     path = options.get("weights")
     return load_weights(path) if path else None, tuple(options.get("application") or ())
 
 
 def _handoff_report(cells: Cells) -> Report:
-    """Build the report of the handoffs: their table, and their figure as files."""
-    from studies.qop2007.report import handoff, waterfall  # matplotlib takes its time
+    """Build a report with the table of handoffs, and their figure as SVG and PNG files."""
+    from studies.qop2007.report import run_table, waterfall  # matplotlib takes its time
 
-    return Report("Handoffs", "", run=handoff.handoff_table(cells), has_page=False,
+    return Report("Handoffs", "", run=run_table.handoff_table(cells), has_page=False,
                   drawings=(partial(waterfall.save_figure, cells),))

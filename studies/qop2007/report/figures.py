@@ -1,6 +1,8 @@
-"""Figures of the study as data for plotly, in the page's palette.
+"""Draw the report's figures: authentication times, throughput and handoffs by security policy.
 
-Marker shapes also differ, so that the figures can be read in grey.
+Each function takes measured or printed values, and returns data for plotly. Groups differ by colour
+and by marker, for print in grey. The paper is Agarwal and Wang (2007), on the cost of security
+policies in wireless LANs. `studies.qop2007.report` lists the terms.
 """
 
 from __future__ import annotations
@@ -10,23 +12,23 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from analysis.cells import Cells, Observation
-from analysis.errors import NothingToReport
+from analysis.cells import Cells
+from analysis.measurements import NoResultsError
 from analysis.metrics import Metric
-from analysis.present.figures import Axis, Bars, bar_panel, error_bars
+from analysis.present.figures import Axis, BarSeries, bar_panel, error_bars
+from analysis.present.label_placement import NamedPoint, place_labels
 from analysis.present.report import Figure, Panel
 from analysis.table import Entry, Quantity, Table
-from studies.qop2007.metrics import AUTHENTICATION, OVERHEADS, STREAMS
-from studies.qop2007.report.basis import Basis
-from studies.qop2007.report.handoff import Bar, bar_labels, handoff_bars
+from studies.qop2007.measurements import AUTHENTICATION, OVERHEADS, STREAMS
+from studies.qop2007.report.basis import ReportBasis
+from studies.qop2007.report.run_table import HandoffBar, bar_labels, handoff_bars
 
-#: Position in the page's palette, and marker, of each security group.
-_GROUPS = {"none": ("@ink", "x"), "open": ("@6", "triangle-up"), "low": ("@5", "circle"),
-           "middle": ("@0", "square"), "high": ("@1", "diamond"), "unknown": ("@3", "cross")}
+#: Marker of each security group; the colour is the policy's.
+_GROUPS = {"none": "x", "open": "triangle-up", "low": "circle", "middle": "square",
+           "high": "diamond", "unknown": "cross"}
 _GROUP_NAMES = {"none": "no security", "open": "data not protected"}
-#: Position in the palette, and marker, of scenarios by their order.
-_PLACES = (("@0", "circle"), ("@4", "square"), ("@2", "diamond"), ("@1", "triangle-up"),
-           ("@3", "triangle-down"))
+#: Markers of scenarios by their order; the colour is the policy's.
+_PLACES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x")
 _PATTERNS = ("", "/", "", "\\", "", "x", "", "-", "", ".")
 _COLOURS = ("@5", "@0", "@4", "@2", "@1", "@3", "@6", "@ink")
 #: Distance over which the scenarios of a policy are spread, in rows.
@@ -35,24 +37,30 @@ _SPREAD = 0.62
 _FEW_DECADES = 1.5
 #: Room beyond the first and last policy of Fig. 2, for markers and names, in percent.
 _MARGIN = 6
-_BLANK = "\N{NO-BREAK SPACE}"
+#: Room above and below the times of Fig. 2, for names, as a share of the axis.
+_ROOM = 0.12
 
 
-def draw_times(table: Table, basis: Basis) -> Figure | None:
-    """Draw Fig. 2, authentication time against sigma (None: empty table)."""
+def draw_times(table: Table, basis: ReportBasis) -> Figure | None:
+    """Draw Fig. 2: authentication time against sigma (protection). None if the table is empty."""
     groups = {policy.id: policy.group for policy in basis.policies}
-    panels = [_time_panel(title, rows, table, groups) for title, rows in _by_section(table)]
+    sections = list(_by_section(table))
+    span = _time_span([row for _, rows in sections for row in rows], table)
+    scale = f"\N{GREEK SMALL LETTER SIGMA} in %, by the weights of {basis.weights.title}"
+    panels = [_time_panel(title, rows, table, groups, span, scale) for title, rows in sections]
     if not panels:
         return None
     return Figure(
         "fig-2", "Fig. 2: authentication time against \N{GREEK SMALL LETTER SIGMA}",
-        "Means over the scenarios of a kind, with 95 % intervals. Hollow: as published, where the "
-        "paper gives a number. The time has a logarithmic axis.",
+        "Means over the scenarios of a kind, with 95 % intervals. A colour is a policy, a marker a "
+        "group. Hollow: as published, where the paper gives a number. The time has a logarithmic "
+        "axis.",
         "Scatter plots of authentication time over the normalised protection of each policy, "
         "roaming and not; the table of Fig. 2 has all numbers.", tuple(panels))
 
 
 def _by_section(table: Table) -> Iterator[tuple[str, Sequence[tuple[Entry, ...]]]]:
+    """Yield heading and rows of each section of a table."""
     starts = [*table.sections, (len(table.rows), "")]
     for (first, title), (last, _) in itertools.pairwise(starts):
         if any(row[table.column_index(AUTHENTICATION.name)].number for row
@@ -60,18 +68,30 @@ def _by_section(table: Table) -> Iterator[tuple[str, Sequence[tuple[Entry, ...]]
             yield title, table.rows[first:last]
 
 
+def _time_span(rows: Sequence[tuple[Entry, ...]], table: Table) -> tuple[float, float]:
+    """Return the lower and upper end of the time axis of all panels, in powers of ten."""
+    time = table.column_index(AUTHENTICATION.name)
+    values = [value for entry in (row[time] for row in rows) for value in (
+        _value_of(entry), entry.published, entry.number and entry.number.high)
+              if value and value > 0]
+    if not values:
+        return -3.0, 0.0
+    low, high = math.log10(min(values)), math.log10(max(values))
+    room = _ROOM * max(high - low, 0.5)
+    return low - room, high + room
+
+
 def _time_panel(title: str, rows: Sequence[tuple[Entry, ...]], table: Table,
-                groups: Mapping[str, str]) -> Panel:
+                groups: Mapping[str, str], span: tuple[float, float], scale: str) -> Panel:
     time, sigma = table.column_index(AUTHENTICATION.name), table.column_index(
         "sigma_normalized_percent")
-    by_group: dict[str, list[tuple[Entry, ...]]] = {}
-    for row in rows:
-        if row[sigma].number is not None:
-            by_group.setdefault(groups.get(row[0].text, "unknown"), []).append(row)
-    data = [_times_trace(group, part, time, sigma) for group, part in by_group.items()]
-    data += [_names_trace(group, part, time, sigma) for group, part in by_group.items()]
-    printed = [row for part in by_group.values() for row in part
-               if row[time].published is not None and row[time].number is not None]
+    known = [row for row in rows if row[sigma].number is not None and row[time].number is not None]
+    data = [_times_trace(groups.get(row[0].text, "unknown"), row, time, sigma) for row in known]
+    used = [group for group in _GROUPS if any(
+        groups.get(row[0].text, "unknown") == group for row in known)]
+    data += [_legend_trace(_GROUP_NAMES.get(group, f"{group} group"), _GROUPS[group])
+             for group in used]
+    printed = [row for row in known if row[time].published is not None]
     if printed:
         data.append({
             "type": "scatter", "mode": "markers", "name": "published 2007",
@@ -79,56 +99,76 @@ def _time_panel(title: str, rows: Sequence[tuple[Entry, ...]], table: Table,
             "y": [row[time].published for row in printed], "text": [row[0].text for row in printed],
             "marker": {"symbol": "circle-open", "color": "@muted", "size": 10},
             "hovertemplate": "%{text}, published: %{y:.3g} s<extra></extra>"})
-    largest = max((_value_of(row[sigma]) or 0.0 for part in by_group.values() for row in part),
-                  default=0.0)
+    largest = max((_value_of(row[sigma]) or 0.0 for row in known), default=0.0)
+    reach = (-_MARGIN, max(100.0, largest) + _MARGIN)
     return Panel(title, data, {
-        "xaxis": {"title": {"text": "normalised \N{GREEK SMALL LETTER SIGMA} in %"},
-                  "range": [-_MARGIN, max(100.0, largest) + _MARGIN]},
+        "xaxis": {"title": {"text": scale}, "range": list(reach)},
         "yaxis": {"title": {"text": "authentication time in s"}, "type": "log",
-                  **({"dtick": 1} if _count_decades(data) > _FEW_DECADES else {}),
-                  "minor": {"ticks": "outside", "showgrid": False}}})
+                  "range": list(span),
+                  **({"dtick": 1} if span[1] - span[0] > _FEW_DECADES else {}),
+                  "minor": {"ticks": "outside", "showgrid": False}},
+        "annotations": list(_name_points(known, printed, (time, sigma), reach, span))})
 
 
-def _count_decades(data: Sequence[Mapping[str, Any]]) -> float:
-    """Return the powers of ten that the points of a panel span."""
-    values = [value for trace in data for value in trace["y"] if value and value > 0]
-    return math.log10(max(values) / min(values)) if values else 0.0
-
-
-def _times_trace(group: str, rows: Sequence[tuple[Entry, ...]], time: int,
-                 sigma: int) -> dict[str, Any]:
-    colour, symbol = _GROUPS[group]
-    rows = [row for row in rows if row[time].number is not None]
+def _times_trace(group: str, row: tuple[Entry, ...], time: int, sigma: int) -> dict[str, Any]:
     return {
-        "type": "scatter", "mode": "markers", "legendgroup": group,
-        "name": _GROUP_NAMES.get(group, f"{group} group"),
-        "x": [_value_of(row[sigma]) for row in rows], "y": [_value_of(row[time]) for row in rows],
-        "text": [row[0].text for row in rows],
-        "customdata": [row[1].text for row in rows],
-        "error_y": error_bars([row[time].number for row in rows], 1.0, colour),
-        "marker": {"symbol": symbol, "color": colour, "size": 10},
+        "type": "scatter", "mode": "markers", "showlegend": False, "name": row[0].text,
+        "meta": {"curve": row[0].text, "symbol": True},
+        "x": [_value_of(row[sigma])], "y": [_value_of(row[time])], "text": [row[0].text],
+        "customdata": [row[1].text], "error_y": error_bars([row[time].number], 1.0, "@ink"),
+        "marker": {"symbol": _GROUPS[group], "color": "@ink", "size": 10},
         "hovertemplate": "%{text} %{customdata}<br>%{y:.4g} s at %{x:.1f} %<extra></extra>"}
 
 
-def _names_trace(group: str, rows: Sequence[tuple[Entry, ...]], time: int,
-                 sigma: int) -> dict[str, Any]:
-    """Return the names of the policies, above their intervals."""
-    rows = [row for row in rows if row[time].number is not None]
-    tops = [max(number.value, number.high or 0.0) for row in rows if (number := row[time].number)]
-    # Without an interval, an empty line raises a name above its marker.
-    names = [row[0].text if (number := row[time].number) and number.high is not None
-             else f"{row[0].text}<br>{_BLANK}" for row in rows]
-    return {"type": "scatter", "mode": "text", "legendgroup": group, "showlegend": False,
-            "x": [_value_of(row[sigma]) for row in rows], "y": tops, "hoverinfo": "skip",
-            "text": names, "textposition": "top center"}
+def _legend_trace(name: str, symbol: str) -> dict[str, Any]:
+    """Return a trace without points, which only adds a marker's meaning to the legend."""
+    return {"type": "scatter", "mode": "markers", "name": name, "x": [None], "y": [None],
+            "hoverinfo": "skip", "marker": {"symbol": symbol, "color": "@ink", "size": 9}}
+
+
+def _name_points(rows: Sequence[tuple[Entry, ...]], printed: Sequence[tuple[Entry, ...]],
+                 columns: tuple[int, int], reach: tuple[float, float],
+                 span: tuple[float, float]) -> Iterator[dict[str, Any]]:
+    """Yield the annotations of a panel that name its policies, placed around their markers.
+
+    Args:
+        rows: table rows of the policies, each with a time and a sigma.
+        printed: rows among them that also have a published time.
+        columns: indices of the columns with authentication time and sigma.
+        reach: lower and upper end of the x axis (sigma in percent).
+        span: lower and upper end of the y axis (time, in powers of ten).
+    """
+    time, sigma = columns
+
+    def to_x_share(row: tuple[Entry, ...]) -> float:
+        return ((_value_of(row[sigma]) or 0.0) - reach[0]) / (reach[1] - reach[0])
+
+    def to_y_share(value: float | None) -> float:
+        return (math.log10(value) - span[0]) / (span[1] - span[0]) if value and value > 0 else 0.0
+
+    points = {}
+    for row in rows:
+        number = row[time].number
+        if number is not None and number.value > 0:
+            points[row[0].text] = NamedPoint(row[0].text, to_x_share(row), to_y_share(number.value),
+                                            to_y_share(number.low or number.value),
+                                            to_y_share(number.high or number.value))
+    places = {row[0].text: row for row in rows}
+    markers = [(to_x_share(row), to_y_share(row[time].published)) for row in printed]
+    for label in place_labels([*points.values()], markers):
+        value = _value_of(places[label.name][time])
+        yield {"name": label.name, "text": label.name, "x": _value_of(places[label.name][sigma]),
+               "y": math.log10(value or 1.0), "showarrow": True, "arrowhead": 0,
+               "arrowcolor": "@muted", "arrowwidth": 1 if label.has_line else 0.1,
+               "standoff": 7, "ax": label.dx, "ay": label.dy}
 
 
 def _value_of(entry: Entry) -> float | None:
     return entry.number.value if entry.number else None
 
 
-def draw_traffic(basis: Basis) -> tuple[Figure, ...]:
-    """Draw throughput and overhead of every policy by scenario, with intervals."""
+def draw_traffic(basis: ReportBasis) -> tuple[Figure, ...]:
+    """Draw throughput and cryptographic overhead of every policy by scenario, with intervals."""
     figures = []
     for what, metrics in (("Throughput", STREAMS), ("Overhead", OVERHEADS)):
         panels = tuple(panel for stream, metric in metrics.items() if (
@@ -136,74 +176,83 @@ def draw_traffic(basis: Basis) -> tuple[Figure, ...]:
         if panels:
             figures.append(Figure(
                 f"fig-{what.lower()}", f"{what} by scenario",
-                "Dots are means, bars 95 % intervals; policies in order of protection, the "
-                "strongest on top. Choose scenarios, and published values (hollow), in the legend.",
-                f"Dot plots of {what.lower()} with intervals, a row a policy and a colour a "
-                "scenario; tables 5 to 8 have all numbers.", panels))
+                "Markers are means, bars 95 % intervals; policies in order of protection, the "
+                "strongest on top. Published values (hollow) can be switched on in the key.",
+                f"Dot plots of {what.lower()} with intervals, a row and a colour a policy, and a "
+                "marker a scenario; tables 5 to 8 have all numbers.", panels))
     return tuple(figures)
 
 
-def _traffic_panel(basis: Basis, metric: Metric, title: str) -> Panel | None:
-    name, unit, scale = metric.name, metric.unit, metric.scale
+def _traffic_panel(basis: ReportBasis, metric: Metric, title: str) -> Panel | None:
+    name, unit = metric.name, metric.unit
     there = [scored.id for scored in basis.policies
              if any(basis.find_observation(name, scored.id, place.id) for place in basis.places)]
     if not there:
         return None
-    data: list[dict[str, Any]] = []
-    printed: list[dict[str, Any]] = []
-    for index, place in enumerate(basis.places):
-        cells = [(row, basis.find_observation(name, policy, place.id)) for row, policy
-                 in enumerate(there)]
-        shift = _SPREAD * (0.5 - index / max(1, len(basis.places) - 1)) if len(
-            basis.places) > 1 else 0.0
-        known = [(row + shift, there[row], cell) for row, cell in cells if cell]
-        if known:
-            data.append(_dots_trace(place.id, known, index, unit, scale))
-        if basis.origin == "measured":
-            printed += _printed_dots(basis, (name, place.id), there, shift, index, scale)
-    return Panel(f"{title} in {unit}", [*data, *printed], {
+    rows = {policy: row for row, policy in enumerate(there)}
+    data = [_policy_trace(basis, metric, policy, row) for policy, row in rows.items()]
+    shown = [place for place in basis.places
+             if any(basis.find_observation(name, policy, place.id) for policy in there)]
+    data += [_legend_trace(f"{place.id}: {place.title}" if place.title else place.id,
+                           _place_symbol(basis, place.id)) for place in shown]
+    if basis.origin == "measured":
+        data += _printed_dots(basis, metric, rows)
+    return Panel(f"{title} in {unit}", data, {
         "yaxis": {"tickvals": list(range(len(there))), "ticktext": there, "showgrid": True,
                   "range": [-0.6, len(there) - 0.4], "zeroline": False},
         "xaxis": {"title": {"text": unit}, "rangemode": "tozero"}},
         rows=len(there))
 
 
-def _dots_trace(place: str, known: Sequence[tuple[float, str, Observation]], index: int, unit: str,
-                scale: float) -> dict[str, Any]:
-    colour, symbol = _PLACES[index % len(_PLACES)]
-    estimates = [cell.estimate for _, _, cell in known]
+def _place_symbol(basis: ReportBasis, place: str) -> str:
+    return _PLACES[[each.id for each in basis.places].index(place) % len(_PLACES)]
+
+
+def _place_shift(basis: ReportBasis, place: str) -> float:
+    """Return the place of a scenario in the row of a policy."""
+    places = [each.id for each in basis.places]
+    return _SPREAD * (0.5 - places.index(place) / (len(places) - 1)) if len(places) > 1 else 0.0
+
+
+def _policy_trace(basis: ReportBasis, metric: Metric, policy: str, row: int) -> dict[str, Any]:
+    """Return the values of a policy in all scenarios, with their intervals."""
+    known = [(place.id, cell.estimate) for place in basis.places
+             if (cell := basis.find_observation(metric.name, policy, place.id))]
     return {
-        "type": "scatter", "mode": "markers", "name": place,
-        "x": [scored.mean * scale for scored in estimates], "y": [row for row, _, _ in known],
-        "text": [policy for _, policy, _ in known],
-        "marker": {"symbol": symbol, "color": colour, "size": 7},
-        "error_x": {"type": "data", "color": colour, "thickness": 1.2, "width": 0,
-                    "array": [(scored.half_width or 0) * scale for scored in estimates]},
-        "hovertemplate": f"%{{text}} in {place}: %{{x:.4g}} {unit}<extra></extra>"}
+        "type": "scatter", "mode": "markers", "name": policy, "showlegend": False,
+        "meta": {"curve": policy, "symbol": True},
+        "x": [estimate.mean * metric.scale for _, estimate in known],
+        "y": [row + _place_shift(basis, place) for place, _ in known],
+        "text": [policy] * len(known), "customdata": [place for place, _ in known],
+        "marker": {"symbol": [_place_symbol(basis, place) for place, _ in known], "color": "@ink",
+                   "size": 7},
+        "error_x": {"type": "data", "color": "@ink", "thickness": 1.2, "width": 0,
+                    "array": [(estimate.half_width or 0) * metric.scale for _, estimate in known]},
+        "hovertemplate": f"%{{text}} in %{{customdata}}: %{{x:.4g}} {metric.unit}<extra></extra>"}
 
 
-def _printed_dots(basis: Basis, what: tuple[str, str], policy_ids: Sequence[str], shift: float,
-                  index: int, scale: float) -> list[dict[str, Any]]:
-    metric, place = what
-    dots = [(row, policy, basis.published[metric, policy, place]) for row, policy in
-            enumerate(policy_ids) if (metric, policy, place) in basis.published]
+def _printed_dots(basis: ReportBasis, metric: Metric,
+                  rows: Mapping[str, int]) -> list[dict[str, Any]]:
+    dots = [(place.id, policy, basis.published[metric.name, policy, place.id])
+            for place in basis.places for policy in rows
+            if (metric.name, policy, place.id) in basis.published]
     if not dots:
         return []
-    colour, symbol = _PLACES[index % len(_PLACES)]
     return [{
-        "type": "scatter", "mode": "markers", "name": "published 2007",
-        "legendgroup": "published", "showlegend": index == 0, "visible": "legendonly",
-        "x": [value * scale for _, _, value in dots], "y": [row + shift for row, _, _ in dots],
-        "text": [policy for _, policy, _ in dots],
-        "marker": {"symbol": f"{symbol}-open", "color": colour, "size": 8},
-        "hovertemplate": f"%{{text}} in {place}, published: %{{x:.4g}}<extra></extra>"}]
+        "type": "scatter", "mode": "markers", "name": "published 2007", "visible": "legendonly",
+        "x": [value * metric.scale for *_, value in dots],
+        "y": [rows[policy] + _place_shift(basis, place) for place, policy, _ in dots],
+        "text": [policy for _, policy, _ in dots], "customdata": [place for place, *_ in dots],
+        "marker": {"symbol": [f"{_place_symbol(basis, place)}-open" for place, *_ in dots],
+                   "color": "@muted", "size": 8},
+        "hovertemplate": "%{text} in %{customdata}, published: %{x:.4g}<extra></extra>"}]
 
 
 def draw_handoffs(cells: Cells) -> Figure | None:
-    """Draw the phases of the handoffs, a bar per policy (None: no handoff)."""
+    """Draw the phases of the handoffs as a bar per policy. None if no node moved."""
     try:
         panels = handoff_bars(cells)
-    except NothingToReport:
+    except NoResultsError:
         return None
     names = bar_labels(panels, cells)
     return Figure(
@@ -213,11 +262,11 @@ def draw_handoffs(cells: Cells) -> Figure | None:
         "numbers.", tuple(_waterfall_panel(title, row, names) for title, row in panels.items()))
 
 
-def _waterfall_panel(title: str, row: Sequence[Bar], names: Sequence[str]) -> Panel:
+def _waterfall_panel(title: str, row: Sequence[HandoffBar], names: Sequence[str]) -> Panel:
     moved = [bar for bar in row if bar.total is not None]
-    parts = [Bars(name, _COLOURS[index % len(_COLOURS)], _PATTERNS[index % len(_PATTERNS)],
-                  {bar.policy: segment.duration_s for bar in moved for segment in bar.segments
-                   if segment.label == name}) for index, name in enumerate(names)]
+    parts = [BarSeries(name, _COLOURS[index % len(_COLOURS)], _PATTERNS[index % len(_PATTERNS)],
+                       {bar.policy: segment.duration_s for bar in moved for segment in bar.segments
+                        if segment.label == name}) for index, name in enumerate(names)]
     totals = {bar.policy: Quantity(bar.total.mean, bar.total.low, bar.total.high, bar.total.n)
               for bar in moved if bar.total is not None}
     return bar_panel(title, [bar.policy for bar in moved], parts, totals,

@@ -1,4 +1,10 @@
-"""Moves and their effect on traffic: mechanism, frames and the stream's gap."""
+"""Build the report's tables of handoffs: method, number of frames, and the longest gap in a stream.
+
+A handoff has a method on the 802.11 link (such as fast transition) and one on layer 3 (such as
+Mobile IP). `move_tables` takes the measured values of a run, and yields tables of handoffs during a
+stream. `waits_table` shows how long users wait for a connection and for a move.
+`studies.qop2007.report` lists the terms.
+"""
 
 from __future__ import annotations
 
@@ -7,44 +13,71 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.cells import Cells, Ids, Observation
-from analysis.numbers import NOTHING, exact_entry, value_entry
+from analysis.reporting.table_entries import MISSING_ENTRY, exact_entry, value_entry
 from analysis.results import Results
 from analysis.table import Column, Entry, Table
-from measure.moves import ANEW
+from measure.agent.workload import HANDOFF_FULL
 from policies.layers import MOBIKE, MOBILE_IP, WIREGUARD
-from studies.qop2007 import matrix
-from studies.qop2007.metrics import HANDOFF, LOST, OUTAGE
-from studies.qop2007.report.basis import Basis, ScoredPolicy
-from studies.qop2007.report.entries import NAME, POLICY
-from studies.qop2007.report.from_run import scenario_of
+from studies.qop2007 import cells
+from studies.qop2007.measurements import CONNECTION, HANDOFF, LOST, OUTAGE
+from studies.qop2007.report.basis import NAME, POLICY, ReportBasis, ScoredPolicy, scenario_of
 
 #: Phases of joining another access point whose frames are counted.
 _LINK_PHASES = ("authentication", "association", "dot1x", "four_way_handshake")
 _IN_FULL = "in full"
-_WAYS = {ANEW: _IN_FULL, "ft": "fast transition, keys pushed",
+_WAYS = {HANDOFF_FULL: _IN_FULL, "ft": "fast transition, keys pushed",
          "ft-pull": "fast transition, keys fetched", "okc": "opportunistic key caching",
          "pmksa": "key of an earlier visit", "fils": "FILS with a cached key"}
 _SAME_SUBNET = "none needed"
 _TUNNELS = {MOBILE_IP: "Mobile IP", MOBIKE: "MOBIKE", WIREGUARD: "WireGuard's own"}
 _MADE_BY_EACH = "fast transition, keys made by each"
-_UNSAID = replace(NOTHING, note="the results folder does not say how the node moves")
+#: Added to a fast transition over the DS.
+_OVER_DS = ", over the DS"
+#: All methods of the 802.11 link, in the order of the tables.
+_LINKS = (*_WAYS.values(), _MADE_BY_EACH, *(
+    words + _OVER_DS for words in (_WAYS["ft"], _WAYS["ft-pull"], _MADE_BY_EACH)))
+_UNSAID = replace(MISSING_ENTRY, note="the results folder does not say how the node moves")
 #: Fields of the link layer that decide how a node moves.
-_OF_MOVING = ("roaming", "akm")
+_OF_MOVING = ("roaming", "ft_over_ds", "akm")
 _DIRECTIONS = {"up": "from the node", "down": "to the node"}
+
+
+def waits_table(cells: Cells, basis: ReportBasis) -> Iterator[Table]:
+    """Yield a table of how long users wait, with a row per policy and columns per scenario.
+
+    There is none where no policy has a connection time, which is measured with DHCP only.
+    """
+    names = {policy.id: policy.name for policy in basis.policies}
+    waits = (("connection", "connect", CONNECTION), ("handoff", "move", HANDOFF))
+    members = {section: {ids[0]: ids for ids in there} for section, there in cells.sections.items()
+               if any(isinstance(cells.value(CONNECTION.name, ids), Observation) for ids in there)}
+    if not members:
+        return
+    columns = (POLICY, NAME, *(
+        Column(f"{key}_{number}_s", words, metric.unit, metric.scale, group=section[0])
+        for number, section in enumerate(members) for key, words, metric in waits))
+    policies = dict.fromkeys(policy for there in members.values() for policy in there)
+    rows = tuple((Entry(policy), Entry(names.get(policy, "")), *(
+        value_entry(cells.value(metric.name, there[policy])) if policy in there else MISSING_ENTRY
+        for there in members.values() for _, _, metric in waits)) for policy in policies)
+    yield Table("waits", "How long users wait", columns, rows,
+                "To connect: from the order to connect to the first answered packet, with scan, "
+                "authentication and DHCP. To move: from leaving one access point to the first "
+                "answered packet at the other.")
 
 
 @dataclass(frozen=True)
 class Move:
-    """Way of a cell's node to move: on the link, and on layer 3."""
+    """A handoff method: that of the 802.11 link, and that of layer 3."""
 
     link: str
     network: str
 
 
-def move_tables(cells: Cells, basis: Basis) -> Iterator[Table]:
-    """Yield the tables of moves during streams, and of link and layer 3 combined.
+def move_tables(cells: Cells, basis: ReportBasis) -> Iterator[Table]:
+    """Yield two tables of handoffs during a stream, or none if no stream ran.
 
-    There are none without such a move.
+    The first has a row per policy. The second compares link methods with layer 3 methods.
     """
     members = [(section, [ids for ids in cells_there if isinstance(
         cells.value(OUTAGE.name, ids), Observation)])
@@ -61,20 +94,21 @@ def move_tables(cells: Cells, basis: Basis) -> Iterator[Table]:
         sections.append((len(rows), cells.section_heading(section)))
         rows += [_move_entries(cells, policies.get(ids[0]), moves[ids], ids) for ids in there]
     yield Table(
-        "moves", "Moves, by what a stream lost", _COLUMNS, tuple(rows),
-        "A datagram each few milliseconds, both ways, from before the order to move until after "
-        "the first answered packet: the longest time between two arrivals, and what never arrived.",
+        "moves", "Handoffs and their effect on a stream", _COLUMNS, tuple(rows),
+        "A datagram is sent every few milliseconds in both directions, from before the handoff "
+        "until after the first answered packet. The table shows the longest time between two "
+        "arrivals, and how many never arrived.",
         _NOTES, tuple(sections))
     if any(moves.values()):
         yield _crossed_table(cells, basis, members, moves)
 
 
-def _crossed_table(cells: Cells, basis: Basis, members: Sequence[tuple[Ids, Sequence[Ids]]],
+def _crossed_table(cells: Cells, basis: ReportBasis, members: Sequence[tuple[Ids, Sequence[Ids]]],
                    moves: Mapping[Ids, Move | None]) -> Table:
-    """Build the table of the shortest outages, by moves of the link and of layer 3.
+    """Build the table of the shortest outages: link methods as rows, layer 3 methods as columns.
 
-    Below each way to move stands a row of moves with full authentication. Its policies differ from
-    those above only in how they move.
+    Below each fast handoff method stands a row of handoffs with full authentication. Their policies
+    differ from those above only in the method.
     """
     networks = [_SAME_SUBNET, *_TUNNELS.values()]
     families = {policy.id: _settings_key(policy) for policy in basis.policies}
@@ -85,7 +119,7 @@ def _crossed_table(cells: Cells, basis: Basis, members: Sequence[tuple[Ids, Sequ
         if any(moves[ids] for ids in there):
             sections.append((len(rows), cells.section_heading(section)))
         by_move = {(link, network): [ids for ids in there if moves[ids] == Move(link, network)]
-                   for link in (*_WAYS.values(), _MADE_BY_EACH) for network in networks}
+                   for link in _LINKS for network in networks}
         others = [link for link in dict.fromkeys(link for link, _ in by_move) if link != _IN_FULL]
         compared = {network for link, network in by_move
                     if link != _IN_FULL and by_move[link, network]}
@@ -109,12 +143,14 @@ def _crossed_table(cells: Cells, basis: Basis, members: Sequence[tuple[Ids, Sequ
 
 
 def _settings_key(policy: ScoredPolicy, names: Sequence[str] = ()) -> str:
-    """Return a policy's settings on layers, without those on how its link moves.
+    """Return a policy's settings as text for comparison, without its handoff method.
 
-    The layers are the named ones, or all.
+    A handoff method may need another key management (AKM), which is left out, too. If the layers of
+    the policy are unknown, the result is its id.
 
-    A way to move may have a key management of its own, which is left out, too. For unknown layers
-    the result is the policy's id.
+    Args:
+        policy: the policy.
+        names: layers to include. None given means all.
     """
     if policy.definition is None:
         return policy.id
@@ -127,11 +163,10 @@ def _settings_key(policy: ScoredPolicy, names: Sequence[str] = ()) -> str:
 
 def _choose_cells(cells: Cells, links: Mapping[str, str],
                   of: Sequence[Sequence[Ids]]) -> list[Ids | None]:
-    """Return the cell of the shortest outage for each column.
+    """Choose for each layer 3 method the policy and scenario with the shortest outage.
 
-    All cells have the link layer that most columns have, so that columns compare how layer 3 moves.
-    Of several such link layers, the one with the shortest outages is taken. A column without it has
-    any link layer.
+    The chosen policies have equal link layers if possible, so that the columns differ only in layer
+    3. Of several such link layers, the one with the shortest outages is used.
     """
     found: dict[str, list[Ids | None]] = {
         link: [_shortest_outage(cells, [ids for ids in column if links.get(ids[0]) == link])
@@ -146,14 +181,14 @@ def _choose_cells(cells: Cells, links: Mapping[str, str],
 
 def _crossed_rows(cells: Cells, link: str,
                   chosen: Sequence[Ids | None]) -> Iterator[tuple[Entry, ...]]:
-    """Yield a row of outages, if there are any."""
+    """Yield a table row of outages, unless all of its entries are missing."""
     if any(chosen):
-        yield Entry(link), *(NOTHING if ids is None else replace(
+        yield Entry(link), *(MISSING_ENTRY if ids is None else replace(
             value_entry(cells.value(OUTAGE.name, ids)), detail=ids[0]) for ids in chosen)
 
 
 def _shortest_outage(cells: Cells, of: Sequence[Ids]) -> Ids | None:
-    """Return the cell of the shortest outage."""
+    """Return the policy and scenario with the shortest mean outage, or None."""
     values = {ids: value for ids in of
               if isinstance(value := cells.value(OUTAGE.name, ids), Observation)}
     return min(values, key=lambda ids: values[ids].estimate.mean, default=None)
@@ -163,10 +198,10 @@ _NOTES = (
     ("Frames are those of 802.11's authentication and association, EAP and handshakes at the new "
      "access point. The outage is the gap of the worse direction; its smallest value is the "
      "stream's own interval."),
-    ("Layer 3 is what makes packets find the node: nothing new within a subnet; between subnets a "
-     "registration with an agent, or the node's tunnel, which goes on from an address there (it is "
-     "there at once: no DHCP is asked). Keys do not follow past a router, but for those that each "
-     "access point makes of the passphrase."))
+    ("Layer 3 delivers packets to the node. Within a subnet nothing is needed. Between subnets "
+     "the node registers with an agent, or its tunnel continues from an address there (which it "
+     "has at once, without DHCP). Keys do not follow past a router, except those that each access "
+     "point derives from the passphrase."))
 _COLUMNS = (
     POLICY, NAME, Column("move_link", "Link"), Column("move_network", "Layer 3"),
     Column("move_frames", "Frames", digits=0),
@@ -178,14 +213,15 @@ _COLUMNS = (
 
 
 def _find_move(results: Results, policy: ScoredPolicy | None, scenario_id: str) -> Move | None:
-    """Return how a policy moves in a scenario, or None if the folder lacks either."""
+    """Return the handoff method of a policy in a scenario, or None if the plan lacks either."""
     scenario = scenario_of(results, scenario_id)
     if policy is None or policy.definition is None or scenario is None:
         return None
-    way = matrix.roaming_mode(policy.definition, scenario) or ANEW
+    way = cells.roaming_mode(policy.definition, scenario) or HANDOFF_FULL
     link = policy.definition.layers.link
     by_passphrase = way == "ft" and link is not None and link.keys == "psk"
-    return Move(_MADE_BY_EACH if by_passphrase else _WAYS[way],
+    over_ds = cells.moves_over_ds(policy.definition, scenario)
+    return Move((_MADE_BY_EACH if by_passphrase else _WAYS[way]) + _OVER_DS * over_ds,
                 _SAME_SUBNET if scenario.foreign_agent is None else
                 _TUNNELS[policy.definition.layers.mobility])
 
@@ -200,7 +236,7 @@ def _move_entries(cells: Cells, policy: ScoredPolicy | None, move: Move | None,
 
 
 def _frames_entry(cells: Cells, ids: Ids) -> Entry:
-    """Return the mean number of frames of the phases that took place."""
+    """Return the mean number of 802.11, EAP and handshake frames of a handoff."""
     counts = [value for phase in _LINK_PHASES if isinstance(
         value := cells.value(f"handoff_{phase}_packets", ids), Observation)]
-    return exact_entry(sum(value.estimate.mean for value in counts)) if counts else NOTHING
+    return exact_entry(sum(value.estimate.mean for value in counts)) if counts else MISSING_ENTRY

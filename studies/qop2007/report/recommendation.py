@@ -1,14 +1,18 @@
-"""Recommendation of policies, by an exact form of the paper's own rule.
+"""Recommend security policies by the rule of the 2007 paper, made exact.
 
-The 2007 paper states the rule in words (section 5.2): "within each group, we recommend security
-policies by giving normalized sigma values higher priority", even if the cost is "a bit higher",
-unless another policy of the group comes at "almost half" of the overhead. Of all policies it
-recommends the one with "a good balance between security benefits and low cryptographic overhead",
-or the strongest where the difference is "relatively less".
+`recommend_by_overhead` takes measured or printed values, and returns one policy for each group
+(low, middle, high protection), and one among all.
 
-So the strongest policy is taken unless the cheapest costs so much less that one of the two factors
-below is exceeded. The factors are not the paper's, because it gives none. Any from 1.4 to 1.8 and
-from 2.1 to 3.5 choose every policy that its text names.
+The paper states the rule in words (section 5.2): "within each group, we recommend security policies
+by giving normalized sigma values higher priority", even if the cost is "a bit higher", unless
+another policy of the group comes at "almost half" of the overhead. Of all policies it recommends
+the one with "a good balance between security benefits and low cryptographic overhead", or the
+strongest where the difference is "relatively less".
+
+So the strongest policy (highest sigma) is taken, unless it costs too much more than the cheapest.
+"Too much" is one of the two factors below. The paper gives no factors. Any from 1.4 to 1.8 and from
+2.1 to 3.5 choose every policy that its text names. The paper is Agarwal and Wang (2007).
+`studies.qop2007.report` lists the terms.
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.statistics import LEVEL
-from studies.qop2007.metrics import OVERHEADS, STREAMS
-from studies.qop2007.report.basis import Basis, Kind, ScoredPolicy
+from studies.qop2007.measurements import OVERHEADS, STREAMS
+from studies.qop2007.report.basis import Kind, ReportBasis, ScoredPolicy
 
 #: Largest cost of the strongest policy relative to the cheapest of its group.
 WITHIN_GROUP = 1.5
@@ -33,22 +37,27 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A policy with its cost, in any unit that all candidates share."""
+    """A policy with its cost, such as lost goodput. All candidates have one unit."""
 
     policy: ScoredPolicy
     cost: float
 
     @property
     def sigma(self) -> float:
-        """Return the additive reward."""
+        """Return the policy's sigma, the sum of the weights of its features."""
         return self.policy.score.sigma if self.policy.score else 0.0
 
 
-def recommend_by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, str]:
-    """Return the id of the recommended policy by group, and of all under `all`.
+def recommend_by_overhead(basis: ReportBasis, stream: str, kind: Kind) -> dict[str, str]:
+    """Return the id of the recommended policy in each security group, and of all as `all`.
 
-    Policies are compared by the means of a stream's overhead over the kind's scenarios. A policy
-    without confidentiality has no overhead and is no choice among the groups.
+    Policies are compared by their mean overhead (lost goodput) over the scenarios. A policy without
+    encryption has no overhead, and is no candidate within a group.
+
+    Args:
+        basis: the measured or published values.
+        stream: `tcp` or `udp`.
+        kind: scenarios to average over, `home` or `roaming`.
     """
     floor = _negligible_cost(basis, stream, kind)
     chosen: dict[str, Candidate] = {}
@@ -63,11 +72,20 @@ def recommend_by_overhead(basis: Basis, stream: str, kind: Kind) -> dict[str, st
         {ALL: overall.policy.id} if overall else {})
 
 
-def possible_recommendations(basis: Basis, stream: str, kind: Kind) -> dict[str, tuple[str, ...]]:
-    """Return the policies that the rule may recommend in each group, by the costs' intervals.
+def possible_recommendations(basis: ReportBasis, stream: str,
+                             kind: Kind) -> dict[str, tuple[str, ...]]:
+    """Return all policies that the rule may recommend, given the uncertainty of the overheads.
 
-    The data choose the cheapest policy, so the intervals of all candidates hold together, at
-    Bonferroni's level for their number. A group is left out where a candidate has no interval.
+    The intervals of all candidates hold at the same time (Bonferroni), because the data also choose
+    the cheapest policy.
+
+    Args:
+        basis: the measured or published values.
+        stream: `tcp` or `udp`.
+        kind: scenarios to average over, `home` or `roaming`.
+
+    Returns:
+        Policy ids by security group. Groups in which a policy has no interval are left out.
     """
     metric, floor = OVERHEADS[stream].name, _negligible_cost(basis, stream, kind)
     members = {group: _find_candidates(basis, metric, kind, group) for group in GROUPS}
@@ -84,15 +102,15 @@ def possible_recommendations(basis: Basis, stream: str, kind: Kind) -> dict[str,
     return possible
 
 
-def _negligible_cost(basis: Basis, stream: str, kind: Kind) -> float:
-    """Return the cost that counts as none, in the stream's unit."""
+def _negligible_cost(basis: ReportBasis, stream: str, kind: Kind) -> float:
+    """Return the overhead below which a policy counts as free, in the unit of the stream."""
     rate = basis.mean_observation(STREAMS[stream].name, basis.baseline or "", basis.of_kind(kind))
     return NO_COST * rate.estimate.mean if rate else 0.0
 
 
 def _may_be_chosen(candidate: Candidate, low: float,
                    known: Sequence[tuple[Candidate, float, float]], floor: float) -> bool:
-    """Return whether a policy may be affordable and each stronger one may be too expensive."""
+    """Return whether the rule may choose a policy, given the intervals of all overheads."""
     others = [(other, at_least, at_most) for other, at_least, at_most in known
               if other is not candidate]
     dearest = max(WITHIN_GROUP * min((at_most for *_, at_most in others), default=low), floor)
@@ -105,9 +123,12 @@ def _may_be_chosen(candidate: Candidate, low: float,
 
 def strongest_candidate(candidates: Sequence[Candidate], factor: float,
                         floor: float) -> Candidate | None:
-    """Return the affordable policy of highest sigma.
+    """Return the policy of highest sigma among those that cost little enough, or None.
 
-    It costs at most `factor` times the cheapest, or `floor`.
+    Args:
+        candidates: the policies with their costs.
+        factor: largest accepted cost, as a multiple of the lowest cost.
+        floor: cost that is always accepted.
     """
     if not candidates:
         return None
@@ -117,8 +138,8 @@ def strongest_candidate(candidates: Sequence[Candidate], factor: float,
     return max(affordable, key=lambda policy: (policy.sigma, -policy.cost))
 
 
-def steadiest_policies(basis: Basis, variance: Mapping[str, float]) -> dict[str, str]:
-    """Return the policy of each group whose overhead varies least over the scenarios (Table 9)."""
+def steadiest_policies(basis: ReportBasis, variance: Mapping[str, float]) -> dict[str, str]:
+    """Return in each group the policy whose overhead varies least over the scenarios (Table 9)."""
     chosen = {}
     for group in GROUPS:
         members = [policy.id for policy in basis.in_group(group) if policy.id in variance]
@@ -127,15 +148,18 @@ def steadiest_policies(basis: Basis, variance: Mapping[str, float]) -> dict[str,
     return chosen
 
 
-def steady_and_strong(basis: Basis, variance: Mapping[str, float]) -> str | None:
-    """Return the strongest policy whose throughput varies little more than the steadiest one's."""
+def steady_and_strong(basis: ReportBasis, variance: Mapping[str, float]) -> str | None:
+    """Return the strongest policy among those whose throughput varies little, or None.
+
+    Little means at most a fixed factor more than the steadiest policy varies.
+    """
     candidates = [Candidate(policy, variance[policy.id]) for group in GROUPS
                   for policy in basis.in_group(group) if policy.id in variance]
     best = strongest_candidate(candidates, WITHIN_GROUP, 0.0)
     return best.policy.id if best else None
 
 
-def _find_candidates(basis: Basis, metric: str, kind: Kind, group: str) -> list[Candidate]:
+def _find_candidates(basis: ReportBasis, metric: str, kind: Kind, group: str) -> list[Candidate]:
     means = [(policy, basis.mean_observation(metric, policy.id, basis.of_kind(kind)))
              for policy in basis.in_group(group)]
     return [Candidate(policy, average.estimate.mean) for policy, average in means if average]

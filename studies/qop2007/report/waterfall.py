@@ -1,4 +1,8 @@
-"""Waterfall drawing of a run's handoffs: a panel per scenario, a bar per policy.
+"""Draw a run's handoffs: one panel per scenario, and in it one bar of phases per policy.
+
+`draw_figure` takes the measured values of a run of qop2007, and returns a Matplotlib figure.
+`save_figure` writes it as SVG and PNG. A phase is one part of the handoff, such as association or
+IKE.
 
 The colours are those of Okabe and Ito (2008), one of them lighter, which colour-blind readers can
 tell apart. Neighbours also differ in lightness and the last phase is hatched, so that the figure
@@ -19,10 +23,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis.cells import Cells
-from analysis.clock import VIRTUAL
-from analysis.present.rounding import PLUS_MINUS, round_to_uncertainty
-from studies.qop2007.report.handoff import Bar, bar_labels, handoff_bars
+from analysis.circumstances import VIRTUAL
+from analysis.present.entries import PLUS_MINUS, round_to_uncertainty
 from studies.qop2007.report.phase_names import phase_in_words
+from studies.qop2007.report.run_table import HandoffBar, bar_labels, handoff_bars
 
 FORMATS = ("svg", "png")
 _WIDTH_IN = 7.16  # both columns of a page of the IEEE's journals
@@ -32,7 +36,7 @@ _AROUND_PANEL_IN = 0.42
 _LEGEND_IN = 0.95
 _PNG_DPI = 300
 _ID_LENGTH = 16
-_Panels: TypeAlias = Mapping[str, Sequence[Bar]]
+_Panels: TypeAlias = Mapping[str, Sequence[HandoffBar]]
 
 _COLOURS = {
     "scan": "#BBBBBB", "authentication": "#555555", "dot1x": "#56B4E9",
@@ -48,9 +52,11 @@ _SETTINGS: Any = {
 
 
 def save_figure(cells: Cells, folder: Path) -> list[Path]:
-    """Draw the waterfall and write it as handoff.svg and handoff.png.
+    """Draw the handoffs and write them to the folder as handoff.svg and handoff.png.
 
-    Raises OSError, and NothingToReport where there is no handoff.
+    Raises:
+        OSError: a file cannot be written.
+        NothingToReport: no scenario has a handoff.
     """
     figure = draw_figure(cells)
     paths = []
@@ -65,7 +71,11 @@ def save_figure(cells: Cells, folder: Path) -> list[Path]:
 
 
 def draw_figure(cells: Cells) -> Figure:
-    """Return the figure. Raises NothingToReport where there is no handoff."""
+    """Draw the handoffs as a Matplotlib figure.
+
+    Raises:
+        NothingToReport: no scenario has a handoff.
+    """
     panels = handoff_bars(cells)
     styles = _label_colours(bar_labels(panels, cells))
     heights = [len(row) * _BAR_IN for row in panels.values()]
@@ -97,13 +107,13 @@ def _legend_handles(panels: _Panels, styles: Mapping[str, str]) -> list[Artist]:
 
 
 def _label_colours(labels: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each label. Unknown phases use colours that the known ones leave."""
+    """Assign a colour to each phase label. Unknown phases get colours that are left over."""
     unknown = [label for label in labels if label not in _STYLES]
     return {label: _STYLES.get(label) or _OTHERS[unknown.index(label) % len(_OTHERS)]
             for label in labels}
 
 
-def _repetitions_text(row: Sequence[Bar]) -> str:
+def _repetitions_text(row: Sequence[HandoffBar]) -> str:
     counts = sorted({bar.total.n for bar in row if bar.total})
     if counts == [1]:
         return "one repetition"
@@ -111,7 +121,7 @@ def _repetitions_text(row: Sequence[Bar]) -> str:
     return f"means of {' to '.join(map(str, ends))} repetitions"
 
 
-def _draw_panel(ax: Axes, row: Sequence[Bar], styles: Mapping[str, str]) -> None:
+def _draw_panel(ax: Axes, row: Sequence[HandoffBar], styles: Mapping[str, str]) -> None:
     for y, bar in enumerate(row):
         for segment in bar.segments:
             ax.barh(y, segment.duration_s * 1e3, left=segment.start_s * 1e3, height=_BAR_HEIGHT,
@@ -127,8 +137,8 @@ def _draw_panel(ax: Axes, row: Sequence[Bar], styles: Mapping[str, str]) -> None
     ax.set_axisbelow(True)
 
 
-def _draw_total(ax: Axes, y: int, bar: Bar) -> None:
-    """Draw the measured total with its interval, or the reason why there is none."""
+def _draw_total(ax: Axes, y: int, bar: HandoffBar) -> None:
+    """Draw the measured total of a handoff with its interval, or write why it is missing."""
     if bar.total is None:
         ax.annotate(bar.state, (0, y), (3, 0), textcoords="offset points", va="center",
                     color="0.35", style="italic")
@@ -146,7 +156,7 @@ def _draw_total(ax: Axes, y: int, bar: Bar) -> None:
 
 
 def _right_edge(panels: _Panels) -> float:
-    """Return the milliseconds that hold every interval, and room for the number after each bar."""
+    """Return the right end (ms) of the axis, with room for intervals and numbers."""
     totals = [bar.total for row in panels.values() for bar in row if bar.total]
     return 1e3 * max(1.2 * max(total.mean for total in totals),
                      1.02 * max(total.high or 0.0 for total in totals))

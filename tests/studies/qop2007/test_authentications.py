@@ -17,13 +17,17 @@ from typing import Any
 
 import pytest
 
-from analysis.bodies import body_of
 from fabricated import make
-from measure import dissect, injection, record
+from measure.attacks import injection
+from measure.capture import dissection
 from recorded import FOLDER, MAC, judged, path, raw, scenario_of
-from studies.qop2007.body import Measured, with_one_authentication
-from studies.qop2007.values import at_home_s, row_from_body
-from studies.study import Judged, load_study
+from studies import load_study
+from studies.qop2007.measurements import (
+    Measurements,
+    row_from_body,
+    sum_home_s,
+)
+from studies.study import Judgement
 
 POINTS = ("air", "mn", "wire")
 #: What stamps of a move begin with.
@@ -94,16 +98,16 @@ def repeated(recording: str, folder: Path, count: int, moves: int = 0) -> Repeti
     return folder, values
 
 
-def verdict(repetition: Repetition, recording: str, asked: int = 3, moves: int = 1) -> Judged:
+def verdict(repetition: Repetition, recording: str, asked: int = 3, moves: int = 1) -> Judgement:
     """What the judge says of it."""
     folder, values = repetition
     (folder / "raw.json").write_text(json.dumps(values))
     return judged(recording, folder, authentications=asked, moves=moves)
 
 
-def body(made: Judged) -> Measured:
+def body(made: Judgement) -> Measurements:
     """What was measured."""
-    assert isinstance(made.measured, Measured)
+    assert isinstance(made.measured, Measurements)
     return made.measured
 
 
@@ -210,7 +214,7 @@ def second(*keys: str, value: Any) -> Callable[[Repetition], None]:
     return change
 
 
-LEFT = "each authentication from nothing"
+LEFT = "each authentication starts without earlier state"
 SPOILT: dict[str, tuple[Callable[[Repetition], None], str]] = {
     "no EAP and no WEP": (swapped("P3"), "EAP method TLS (earlier authentications)"),
     "no certificate of its own": (swapped("P9"), "mutual authentication (earlier authentications)"),
@@ -311,18 +315,18 @@ def test_binding_of_an_earlier_repetition_is_the_first_ones_to_end(tmp_path: Pat
 def test_captures_of_one_kind_are_dissected_as_if_each_was_alone() -> None:
     """TLS's messages are put together by authentication, whatever the one before it left."""
     order = ("P12", "P6", "P8", "P12", "P5", "P6")
-    together = dissect.read_all_packets([path(recording, "auth-mn") for recording in order])
-    alone = {recording: dissect.read_packets(path(recording, "auth-mn")) for recording
+    together = dissection.read_all_packets([path(recording, "auth-mn") for recording in order])
+    alone = {recording: dissection.read_packets(path(recording, "auth-mn")) for recording
              in set(order)}
     assert together == [alone[recording] for recording in order]
 
 
 # Numbers ------------------------------------------------------------------------------------------
 
-def several(*times_s: tuple[float, float]) -> Measured:
+def several(*times_s: tuple[float, float]) -> Measurements:
     """A body of authentications, each with its EAP and registration; EAP went on away, once."""
     study = load_study("qop2007")
-    one = Measured.model_validate(make("P8", scenario="R1").measured)
+    one = Measurements.model_validate(make("P8", scenario="R1").measured)
     phase = one.phases[0]
     each = [{"components_s": {"eap_home": eap, "mip_registration_home": mip}
              | ({"eap_foreign": 9.0} if number == len(times_s) else {}),
@@ -333,7 +337,7 @@ def several(*times_s: tuple[float, float]) -> Measured:
     made = one.model_dump(by_alias=True) | {
         "authentications": each, "authentication_time_s": time_s,
         "authentication_sum": ["mip_registration_home", "eap_home"]}
-    body = Measured.model_validate(made)
+    body = Measurements.model_validate(made)
     assert not study.impossible_values(body)
     return body
 
@@ -350,7 +354,7 @@ def test_a_repetitions_values_are_means_over_its_authentications() -> None:
     assert row["phase_dot1x_duration_s"] == pytest.approx(0.062)
     assert row["phase_dot1x_packets"] == 17
     assert row["authentication_time_sd_s"] == pytest.approx(stdev(map(sum, times)))
-    assert at_home_s(several(*times)) == pytest.approx([0.054, 0.082, 0.062])
+    assert sum_home_s(several(*times)) == pytest.approx([0.054, 0.082, 0.062])
     assert row_from_body(several(times[0]))["authentication_time_sd_s"] is None
 
 
@@ -361,26 +365,5 @@ def test_a_time_that_is_not_that_of_the_means_cannot_be(wrong: float) -> None:
     changed = body.model_copy(update={"authentication_time_s": wrong})
     assert "its components add up to 0.066" in load_study("qop2007").impossible_values(changed)
 
-
-def test_bodies_of_schema_1_are_read_with_the_same_numbers(tmp_path: Path) -> None:
-    """A repetition that authenticated once has a list of one, and every number that it had."""
-    study = load_study("qop2007")
-    for scenario in ("N2", "R1"):
-        entry = make("P12", scenario=scenario)
-        assert entry.measured is not None
-        [one] = entry.measured["authentications"]
-        before = {key: value for key, value in entry.measured.items() if key != "authentications"}
-        before |= {"schema": 1, "authentication_components_s": one["components_s"],
-                   "phases": one["phases"]}
-        assert with_one_authentication(before) == entry.measured
-        file = record.write_record(entry.model_copy(update={"measured": before}), tmp_path)
-        row = study.values(body_of(record.read_record(file), study, "it"))
-        assert row["authentications"] == 1
-        assert row["authentication_time_s"] == before["authentication_time_s"]
-        for name, seconds in before["authentication_components_s"].items():
-            assert row[f"component_{name}_s"] == seconds
-        for phase in before["phases"]:
-            assert row[f"phase_{phase['name']}_duration_s"] == phase["duration_s"]
-            assert row[f"phase_{phase['name']}_packets"] == phase["packets"]
 
 

@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 
 import recorded
-from analysis.bounds.ceilings import Ceiling
-from analysis.bounds.verdict import judge_bound
 from analysis.cells import Cells
 from analysis.statistics import Estimate
 from analysis.table import Entry, Quantity, Table
+from analysis.throughput_bounds import Ceiling, judge_bound
 from bounded import SCENARIOS, SHORT, with_ipsec
 from fabricated import POLICIES, body_of, cells_of, changed, make, manifest_of, results_of
-from measure.record import Record
-from studies.qop2007.body import StreamRecord
-from studies.qop2007.report import header_arithmetic, throughput_bounds
-from studies.qop2007.report.paths import stream_path
+from measure.records.record import Record
+from studies.qop2007.measurements import StreamRecord
+from studies.qop2007.report import throughput_bounds
+from studies.qop2007.report.throughput_bounds import stream_path
 from topologies.loader import load_medium, to_json
 from topologies.model import Medium
 
@@ -64,7 +63,7 @@ def test_measured_udp_reaches_its_ceiling_and_never_exceeds_it() -> None:
         udp, (policy, scenario) = body_of(record).udp, record.cell.values()
         assert udp is not None
         ceiling = stream_path(POLICIES[policy],
-                              SCENARIOS[scenario]).udp_ceiling(SHORT.in_turns, 1400)
+                              SCENARIOS[scenario]).udp_ceiling(SHORT.without_contention, 1400)
         shares[policy, scenario == "N2"].append(udp.goodput_bps / ceiling.bps)
         assert udp.goodput_bps <= ceiling.at_most_bps(udp.bytes / 1400)
     for (policy, once), found in shares.items():
@@ -105,7 +104,7 @@ def test_no_stream_of_stations_that_contend_exceeds_its_ceiling() -> None:
 def test_measured_runs_are_bounded_by_the_medium() -> None:
     """Every cell has its ceilings, and the verdict that such a medium makes one expect."""
     records = measured()
-    manifest = manifest_of(records, media={SHORT.name: to_json(SHORT.in_turns)})
+    manifest = manifest_of(records, media={SHORT.name: to_json(SHORT.without_contention)})
     table = throughput_bounds.bounds_table(Cells(results_of(*records, manifest=manifest)))
     assert len(table.rows) == 60
     assert [at for at, _ in table.sections] == [0, 12, 24, 36, 48]
@@ -229,7 +228,7 @@ def test_the_payload_is_what_was_asked_for() -> None:
 
 def test_the_arithmetic_of_headers() -> None:
     """P12's datagram: 1400 + 28 + 52 of ESP + 8 of WEP; 1552 bytes between agents, as captured."""
-    table = header_arithmetic.arithmetic_table(SHORT, 1400, (SCENARIOS["N2"], SCENARIOS["R1"]))
+    table = throughput_bounds.arithmetic_table(SHORT, 1400, (SCENARIOS["N2"], SCENARIOS["R1"]))
     row = [row[0].text for row in table.rows].index("P12")
     found = {key: number(table, row, key).value for key in
              ("cipher_bytes", "esp_bytes", "packet_bytes", "frame_bytes", "wire_bytes",

@@ -10,29 +10,34 @@ import pytest
 
 from analysis import statistics
 from analysis.cells import Cells, Observation
-from analysis.claims.finding import (
+from analysis.claims import (
     MORE,
     Band,
+    DisplayUnit,
     Finding,
-    Unit,
+    Verdict,
     answer_questions,
     band_around,
     positive_band,
+    settle_claim,
 )
-from analysis.claims.verdict import Verdict, settle_claim
 from analysis.statistics import Estimate
 from fabricated import cells_of, make, manifest_of, paper_run, results_of
 from studies.qop2007 import published
-from studies.qop2007.report import claims
-from studies.qop2007.report.basis import IN_BOTH_NETWORKS, KINDS, Basis, Place
-from studies.qop2007.report.claims.judge import FINDINGS, QUESTIONS
-from studies.qop2007.report.claims.questions import TIME
-from studies.qop2007.report.claims.reasons import REASONS
-from studies.qop2007.report.claims.traffic import TCP
-from studies.qop2007.report.from_paper import basis_from_paper
-from studies.qop2007.report.from_run import basis_from_run, policy_of
+from studies.qop2007.report import claim_verdicts
+from studies.qop2007.report.basis import (
+    IN_BOTH_NETWORKS,
+    KINDS,
+    ReportBasis,
+    ReportScenario,
+    basis_from_paper,
+    basis_from_run,
+    policy_of,
+)
+from studies.qop2007.report.claim_questions import TCP, TIME
+from studies.qop2007.report.claim_verdicts import FINDINGS, QUESTIONS, REASONS
+from studies.qop2007.report.paper_tables import build_table_5
 from studies.qop2007.report.recommendation import possible_recommendations, recommend_by_overhead
-from studies.qop2007.report.traffic_tables import table_5
 
 PRINTED = basis_from_paper()
 HOME, ROAMING = ("N1", "N2", "N3"), ("R1", "R2")
@@ -50,11 +55,11 @@ def paper_truth(metric: str, policy: str, scenario: str) -> float:
     """A world in which the paper is right: its numbers, and times that fit its text."""
     if metric == "authentication_time_s":
         return (TIMES if scenario in HOME else AWAY)[policy]
-    return published.load().cells[metric, policy, scenario]
+    return published.load_values().cells[metric, policy, scenario]
 
 
 def world(truth: Truth = paper_truth, noise: float = 0.002, blocks: int = 10, seed: int = 1,
-          packets: Mapping[tuple[str, str], tuple[int, int]] | None = None) -> Basis:
+          packets: Mapping[tuple[str, str], tuple[int, int]] | None = None) -> ReportBasis:
     """A study whose means are the truth, with noise of a share of each and a drift of blocks."""
     random = np.random.default_rng(seed)
     found, drift = {}, random.normal(1, noise, blocks)
@@ -72,8 +77,8 @@ def world(truth: Truth = paper_truth, noise: float = 0.002, blocks: int = 10, se
     return replace(PRINTED, origin="measured", observations=found, packets=packets or {})
 
 
-def judged(found: Basis) -> dict[str, Verdict]:
-    return {one.id: one for one in claims.judge(found)}
+def judged(found: ReportBasis) -> dict[str, Verdict]:
+    return {one.id: one for one in claim_verdicts.judge_claims(found)}
 
 
 def changed(metric: str, factor: float, policies: Sequence[str] = POLICIES,
@@ -95,7 +100,7 @@ def test_every_claim_of_the_paper_is_judged() -> None:
     """Q1 to Q16, each with questions or findings, and a reason in case it is refuted."""
     asked = [*QUESTIONS, *FINDINGS]
     assert sorted(asked) == sorted(f"Q{number}" for number in range(1, 17))
-    assert [one.id for one in published.claims()] == [f"Q{number}" for number in range(1, 17)]
+    assert [one.id for one in published.load_claims()] == [f"Q{number}" for number in range(1, 17)]
     assert set(REASONS) == set(asked)
 
 
@@ -131,12 +136,12 @@ def test_a_claim_is_refuted_where_it_does_not_hold(claim: str, truth: Truth) -> 
 def test_the_figure_is_the_answer_that_decides() -> None:
     """Confirmed: the weakest of its answers. Refuted: the one that is surest."""
     weak = replace(finding(0.01, 0.2, 0.39, MORE), label="just so")
-    assert settle_claim(published.claims()[0], [finding(0.1, 0.2, 0.3, MORE), weak], [],
+    assert settle_claim(published.load_claims()[0], [finding(0.1, 0.2, 0.3, MORE), weak], [],
                         "").figure.startswith("just so")
     low = replace(finding(-0.3, -0.2, -0.1, MORE), label="surely less")
     lower = replace(finding(-0.9, -0.5, -0.1, MORE), label="perhaps less")
     yes = finding(0.1, 0.2, 0.3, MORE)
-    found = settle_claim(published.claims()[0], [yes, lower, low], [], "because")
+    found = settle_claim(published.load_claims()[0], [yes, lower, low], [], "because")
     assert (found.verdict, found.why) == ("refuted", "because")
     assert found.figure.startswith("surely less") and len(found.evidence) == 3
 
@@ -144,7 +149,7 @@ def test_the_figure_is_the_answer_that_decides() -> None:
 def test_a_verdict_says_what_it_rests_on_and_other_readings() -> None:
     """Whatever the verdict; Q3, Q5, Q6 with the visited network's part, Q13 by channels."""
     base = world(noise=0.0005, packets=COUNTED)
-    apart = Place("R1c6", "R1, channels 1 and 6", "roaming", frozenset({1, 6}))
+    apart = ReportScenario("R1c6", "R1, channels 1 and 6", "roaming", frozenset({1, 6}))
     found = dict(base.observations)
     for (metric, policy, scenario), seen in base.observations.items():
         if metric == TIME:  # 3 s more than Table 4 adds up, wherever somebody roams
@@ -165,9 +170,10 @@ def test_a_verdict_says_what_it_rests_on_and_other_readings() -> None:
     # A scenario that is not the paper's changes no verdict of the paper's.
     assert {name: one.verdict for name, one in verdicts.items()} == \
         {name: one.verdict for name, one in judged(base).items()}
-    table = claims.table(list(verdicts.values()))
+    table = claim_verdicts.build_claims_table(list(verdicts.values()))
     assert [column.title for column in table.columns][-2:] == ["Rests on", "Read otherwise"]
-    assert [column.title for column in claims.table(list(judged(base).values())).columns][-1] == \
+    assert [column.title for column
+            in claim_verdicts.build_claims_table(list(judged(base).values())).columns][-1] == \
         "Rests on"
 
 
@@ -187,8 +193,8 @@ def test_recommendations_say_whether_the_intervals_settle_them() -> None:
                 assert len(names) == 1 or basis is vague
     assert any(len(names) > 1 for names in possible_recommendations(vague, "tcp", "home").values())
     assert possible_recommendations(PRINTED, "tcp", "home") == {}
-    assert not any("may be any" in note for note in table_5(sure).notes)
-    assert any("may be any of these" in note for note in table_5(vague).notes)
+    assert not any("may be any" in note for note in build_table_5(sure).notes)
+    assert any("may be any of these" in note for note in build_table_5(vague).notes)
 
 
 def test_counts_of_packets_decide_without_an_interval() -> None:
@@ -225,7 +231,7 @@ def test_wrong_verdicts_are_rarer_than_five_percent() -> None:
     """Claims on the very edge of being true: two policies alike. Neither word may come often."""
     ask = QUESTIONS["Q2"]
     counts = {"confirmed": 0, "refuted": 0, "undecided": 0}
-    claim = published.claims()[1]
+    claim = published.load_claims()[1]
     base = world(blocks=4)
     random = np.random.default_rng(4)
     cells = [key for key in base.observations if key[0] == "authentication_time_s"
@@ -308,8 +314,8 @@ def test_claims_stand_on_the_papers_groups_whatever_the_weights() -> None:
 
 def test_the_table_has_a_row_a_claim_and_links_records() -> None:
     """Presenters get id, text, verdict, figure and why; the count stands in the caption."""
-    verdicts = claims.judge(world(noise=0.0005, packets=COUNTED))
-    table = claims.table(verdicts)
+    verdicts = claim_verdicts.judge_claims(world(noise=0.0005, packets=COUNTED))
+    table = claim_verdicts.build_claims_table(verdicts)
     assert [row[0].text for row in table.rows] == [one.id for one in verdicts]
     assert "15 confirmed, 1 refuted, 0 undecided" in table.caption
     refuted = next(row for row in table.rows if row[3].text == "refuted")
@@ -319,7 +325,7 @@ def test_the_table_has_a_row_a_claim_and_links_records() -> None:
 
 def finding(low: float, mean: float, high: float, band: Band, n: int = 5) -> Finding:
     estimate = Estimate(mean, low, high, n)
-    return Finding("x", estimate, estimate, band, Unit("ms", 1e3))
+    return Finding("x", estimate, estimate, band, DisplayUnit("ms", 1e3))
 
 
 @pytest.mark.parametrize(("low", "high", "band", "word"), [
@@ -387,5 +393,6 @@ def test_a_difference_that_matters_is_seldom_taken_for_none(truth: float, least:
     refuted = 0
     for _ in range(2000):
         seen = statistics.mean(random.normal(truth, 0.6, 6))
-        refuted += Finding("made up", seen, seen, positive_band(1.0), Unit()).word == "refuted"
+        refuted += Finding("made up", seen, seen, positive_band(1.0),
+                           DisplayUnit()).word == "refuted"
     assert least <= refuted / 2000 <= most

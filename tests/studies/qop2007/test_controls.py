@@ -14,39 +14,47 @@ from typing import TYPE_CHECKING, cast, get_args
 import pytest
 
 from conftest import PROJECT
-from measure.capture import HEADERS, Point
-from measure.errors import MeasureError
-from policies.dot1x import EapMethod, Inner
+from measure.agent.errors import MeasureError
+from measure.capture.tcpdump import HEADERS, CapturePoint
+from policies.dot1x import InnerMethod
+from policies.eap_methods import EapMethod
 from policies.link import Cipher
-from studies.qop2007 import unprotected
-from studies.qop2007.controls import FAULTS
+from studies.qop2007 import fault_injection
+from studies.qop2007.faults import FAULTS
+from topologies.phy_rates import HE, HT, VHT
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
     from topologies.builder import Testbed
 
 PAGE = (PROJECT / "docs" / "proof.md").read_text()
 #: Modules that make checks of what others call them by, or for reports without a measurement.
-OTHERS = {"measure/judging.py", "studies/qop2007/made_up.py"}
+OTHERS = {"measure/records/judgement.py", "studies/qop2007/synthetic_outcomes.py"}
 #: What names that are put together may come to, by the expression in the source.
 COMPOSED = {
-    "measure/evidence.py": {
+    "measure/checks/layer_checks.py": {
         "f'{layer.cipher} on every data frame'":
             [f"{cipher} on every data frame" for cipher in get_args(Cipher)],
         "f'EAP method {layer.eap}'": [f"EAP method {method}" for method in get_args(EapMethod)]},
-    "measure/hidden.py": {"NAME": ["hidden network"]},
-    "measure/macsec.py": {
-        "'MACsec encrypts' if layer.is_encrypted else 'MACsec leaves frames in clear'":
-            ["MACsec encrypts", "MACsec leaves frames in clear"]},
-    "measure/mobility.py": {
-        "name": ["registered at home", "registered with the foreign agent",
-                 "registered after the move"],
-        "f'{kind} between the agents'": ["ESP between the agents", "IP-in-IP between the agents"]},
-    "measure/tunnels.py": {
+    "measure/checks/eap_tunnel.py": {
         "'mutual authentication' if is_mutual else 'server shows its certificate'":
             ["mutual authentication", "server shows its certificate"],
         "f'TLS {version}'": ["TLS 1.2", "TLS 1.3"],
-        "f'inner method {name}'": [f"inner method {inner}" for inner in get_args(Inner)]},
-    "studies/qop2007/evidence.py": {
+        "f'inner method {name}'": [f"inner method {inner}" for inner in get_args(InnerMethod)]},
+    "measure/checks/key_management.py": {"HIDDEN_NETWORK_CHECK": ["hidden network"]},
+    "measure/checks/network_services.py": {
+        "AUTHENTICATOR_CHECK": ["server requires Message-Authenticator"],
+        "FORWARDING_CHECK": ["server of the realm decides"]},
+    "measure/checks/physical_layer.py": {
+        "'association uses no HT' if phy.is_non_ht else f'association uses {phy.format}'":
+            ["association uses no HT", *(f"association uses {name}" for name in (HT, VHT, HE))]},
+    "measure/checks/macsec.py": {
+        "'MACsec encrypts' if layer.is_encrypted else 'MACsec leaves frames in clear'":
+            ["MACsec encrypts", "MACsec leaves frames in clear"]},
+    "measure/checks/mobility.py": {
+        "name": ["registered at home", "registered with the foreign agent",
+                 "registered after the move"],
+        "f'{kind} between the agents'": ["ESP between the agents", "IP-in-IP between the agents"]},
+    "studies/qop2007/checks.py": {
         # Of any check that is here; of one authentication after the other.
         "f'{name} (earlier authentications)'": ["IKE proposal (earlier authentications)"]},
 }
@@ -55,7 +63,7 @@ COMPOSED = {
 def names() -> Iterator[str]:
     """What the study's checks may be called, read from the modules that make them."""
     for folder in ("measure", "studies/qop2007"):
-        for path in sorted((PROJECT / folder).glob("*.py")):
+        for path in sorted((PROJECT / folder).rglob("*.py")):
             module = path.relative_to(PROJECT).as_posix()
             for node in ast.walk(ast.parse(path.read_text())) if module not in OTHERS else ():
                 if isinstance(node, ast.Call) and ast.unparse(node.func) == "Check":
@@ -77,7 +85,7 @@ def test_names_are_found() -> None:
     """The reading is not of nothing: checks of each layer are among them."""
     assert len(NAMES) > 80
     assert {"captures are complete", "no 802.1X", "WireGuard: carried", "SAE group",
-            "evil twin reads nothing", "MOBIKE"} <= set(NAMES)
+            "evil twin cannot read traffic", "MOBIKE"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -121,19 +129,19 @@ _HELD = "src 10.1.0.12/32 dst 0.0.0.0/0\n\tdir out action block priority 399999 
 
 def test_control_deletes_the_policies_of_a_tunnel() -> None:
     testbed = Tunnels(_TUNNEL + _HELD)
-    unprotected._delete_policies(cast("Testbed", testbed), "a2", {"10.1.0.12"})
+    fault_injection._delete_policies(cast("Testbed", testbed), "a2", {"10.1.0.12"})
     assert len(testbed.deleted) == 2
 
 
 @pytest.mark.parametrize("policies", ["", _HELD, _TUNNEL.replace("10.1.0.12", "10.1.0.13")])
 def test_control_without_a_tunnel_to_delete_is_refused(policies: str) -> None:
     with pytest.raises(MeasureError, match="a2 has no IPsec policy with a tunnel"):
-        unprotected._delete_policies(cast("Testbed", Tunnels(policies)), "a2", {"10.1.0.12"})
+        fault_injection._delete_policies(cast("Testbed", Tunnels(policies)), "a2", {"10.1.0.12"})
 
 
 def test_lossy_capture_without_a_capture_on_the_wire_is_refused() -> None:
     with (pytest.raises(MeasureError, match="needs a capture on the wire"),
-          unprotected.capturing_streams(unprotected.LOSSY, nullcontext,
-                                        [Point("air", None, "hwsim0")],
-                                        HEADERS)):
+          fault_injection.capturing_streams(fault_injection.LOSSY, nullcontext,
+                                            [CapturePoint("air", None, "hwsim0")],
+                                            HEADERS)):
         pytest.fail("nothing may run")

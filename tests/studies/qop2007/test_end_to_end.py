@@ -14,7 +14,7 @@ import pytest
 
 import shared
 from conftest import MEASURED, PATIENCE_S, PROJECT, VIRTUAL, Qop, checks
-from measure.record import Record
+from measure.records.record import Record
 from plans import STUDY, body
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
@@ -276,7 +276,7 @@ def test_every_authentication_is_a_sample(several: dict[str, Record], policy: st
     held, measured = checks(found), body(found)
     assert held["authentications"] == (
         "3 of 3 took place, after 2 of them a move, 2 asked for")
-    assert held["each authentication from nothing"].startswith("before each of 3")
+    assert held["each authentication starts without earlier state"].startswith("before each of 3")
     assert re.findall(r"authentication \d", held[f"{check} (earlier authentications)"]) == [
         "authentication 1", "authentication 2"]
     home = [{name for name in each.components_s if name.endswith("_home")}

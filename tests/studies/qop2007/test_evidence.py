@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import made_up_captures
-from measure import dissect, in_force, management, mobility, tunnels
-from measure import evidence as toolkit
-from measure.dissect import Packet
-from measure.management import Management
-from measure.observed import Check, Observed
+from measure.capture import tshark
+from measure.capture.tshark import Packet
+from measure.checks import eap_tunnel, mobility, proof
+from measure.checks import layer_checks as toolkit
+from measure.checks.observation import Check, Observation
+from measure.packets import management_frames
+from measure.packets.eap import InnerEapFrame
+from measure.packets.management_frames import ManagementFrame
 from policies import Dot1xLayer, Policy, TlsSettings
 from recorded import (
     ADDRESS,
@@ -31,49 +34,51 @@ from recorded import (
     raw,
 )
 from recorded import packets as recorded
-from studies.qop2007 import evidence
+from studies.qop2007 import checks
 from topologies.mobile_ip import packets as messages
 
-Mutation = Callable[[Observed], None]
+Mutation = Callable[[Observation], None]
 
 ACCESS_POINT = "02:00:00:00:a0:00"
 COMPANION = "02:00:00:00:a1:00"
-BLANK = dissect.parse_fields("0\t60\n")[0]
+BLANK = tshark.parse_packets("0\t60\n")[0]
 WPA2 = Policy.model_validate({"id": "W2", "name": "WPA2-PSK", "layers": {
     "link": {"cipher": "CCMP", "keys": "psk"}}})
 
 
-def failing(policy: Policy, seen: Observed) -> set[str]:
+def failing(policy: Policy, seen: Observation) -> set[str]:
     """Names of the checks that do not hold, on recordings whose packets a test may have changed.
 
     Then the counts do not fit any more: that check has tests of its own (`test_counting.py`).
     """
-    return {check.check for check in in_force.verify(policy, seen) if not check.ok} - {COUNTED}
+    return {check.check for check in proof.verify_policy(policy, seen)
+            if not check.ok} - {COUNTED}
 
 
-def wpa2() -> Observed:
+def wpa2() -> Observation:
     """A made repetition of WPA2-PSK with CCMP: the project has no recording of one."""
     request = replace(BLANK, time_s=1, subtype=0x00, transmitter=MAC, receiver=ACCESS_POINT,
                       rsn_cipher=4, rsn_akm=2)
-    keys = [replace(BLANK, time_s=2 + n, eapol_type=dissect.EAPOL_KEY) for n in range(4)]
+    keys = [replace(BLANK, time_s=2 + n, eapol_type=tshark.EAPOL_KEY) for n in range(4)]
     frames = [replace(BLANK, time_s=10 + n, subtype=0x20, transmitter=MAC, receiver=ACCESS_POINT,
                       protected=True, ccmp_iv=f"0x{n:012x}") for n in range(1, 5)]
     registration = [replace(BLANK, time_s=8 + kind, mip_type=kind, mip_code=code)
-                    for kind, code in ((dissect.REGISTRATION_REQUEST, None),
-                                       (dissect.REGISTRATION_REPLY, 0))]
+                    for kind, code in ((tshark.REGISTRATION_REQUEST, None),
+                                       (tshark.REGISTRATION_REPLY, 0))]
     values = {"captures": [{"point": "air", "file": "auth-air.pcap", "captured": 9, "dropped": 0}],
               "kernel": {"station": {"associated": "yes", "authorized": "yes"}}, "stamps": {}}
     return made(values, {"auth-air": [request, *frames], "auth-mn": [*keys, *registration],
                          "auth-wire": [], "traffic-air": [], "traffic-wire": []},
-                (Management(0.5, management.BEACON, ACCESS_POINT, ALL_SYSTEMS, protected=False,
-                            akms=(2,)),))
+                (ManagementFrame(0.5, management_frames.BEACON, ACCESS_POINT, ALL_SYSTEMS,
+                                 protected=False,
+                                 akms=(2,)),))
 
 
 def made(values: dict[str, Any], found: dict[str, list[Packet]],
-         managed: tuple[Management, ...] = ()) -> Observed:
+         managed: tuple[ManagementFrame, ...] = ()) -> Observation:
     """What the mobile node of N2 left, with these raw values, packets and management frames."""
-    return Observed(values, found, MAC, macs=frozenset({MAC}), addresses=frozenset({ADDRESS}),
-                    agents=frozenset({PEER}), home_agent=PEER, management=managed)
+    return Observation(values, found, MAC, macs=frozenset({MAC}), addresses=frozenset({ADDRESS}),
+                       agents=frozenset({PEER}), home_agent=PEER, management=managed)
 
 
 # The recordings ------------------------------------------------------------------------------
@@ -82,7 +87,7 @@ def made(values: dict[str, Any], found: dict[str, list[Packet]],
 @pytest.mark.parametrize("recording", [*IDS, *ELSEWHERE])
 def test_recordings_prove_their_policy(recording: str) -> None:
     """Every check holds on the recording of the policy itself, and says what it counted."""
-    checks = in_force.verify(policy_of(recording), observed(recording))
+    checks = proof.verify_policy(policy_of(recording), observed(recording))
     assert [check for check in checks if not check.ok] == []
     assert len({check.check for check in checks}) == len(checks) >= 5
     assert all(check.detail for check in checks)
@@ -99,7 +104,8 @@ def test_a_recording_proves_no_other_policy(recording: str, judged_as: str) -> N
 @pytest.mark.parametrize("recording", [*IDS, *ELSEWHERE])
 def test_mobile_ip_is_proven_in_every_scenario(recording: str) -> None:
     """Registration and the way by the agent are checked always; away there is a second one."""
-    names = {check.check for check in in_force.verify(policy_of(recording), observed(recording))}
+    names = {check.check for check
+             in proof.verify_policy(policy_of(recording), observed(recording))}
     assert {AT_HOME, BY_AGENT} <= names
     assert (VISITING in names) == (recording in AWAY)
     assert bool({ESP_TUNNEL, IPIP, CROSSING} & names) == (recording in ELSEWHERE)
@@ -150,9 +156,26 @@ def test_a_resumed_session_shows_no_certificates(server: tuple[int, ...],
     frames = [replace(BLANK, ethernet_src=ACCESS_POINT, tls_handshakes=server),
               replace(BLANK, ethernet_src=MAC, tls_handshakes=station)]
     seen = made({"stamps": {}}, {})
-    found = {check.check: check.ok for check in tunnels.verify(layer, [frames], seen)}
+    found = {check.check: check.ok for check
+             in eap_tunnel.check_eap_tunnel(layer, [frames], seen)}
     assert found["session resumed"] == is_resumed
     assert "mutual authentication" not in found
+
+
+@pytest.mark.parametrize(("sessions", "methods", "ok"), [
+    ("resumed", (1, 2), True), ("resumed", (1, 2, 26), False),
+    ("full", (1, 2), False), ("full", (1, 2, 26), True)])
+def test_a_resumed_tunnel_asks_for_no_password(sessions: Literal["full", "resumed"],
+                                               methods: tuple[int, ...], *, ok: bool) -> None:
+    """A resumed session of PEAP has no MSCHAPv2 inside (26), and a full one must have it."""
+    layer = Dot1xLayer(eap="PEAP", inner="MSCHAPV2", tls=TlsSettings(sessions=sessions))
+    inside = InnerEapFrame(0.0, MAC, (), (), (), (), (), (), (), (),
+                           tuple(bytes([method]) for method in methods))
+    seen = replace(made({"stamps": {}}, {}), inside=[inside])
+    name = "no inner method in a resumed session" if sessions == "resumed" \
+        else "inner method MSCHAPV2"
+    found = {check.check: check.ok for check in eap_tunnel.check_eap_tunnel(layer, [[]], seen)}
+    assert found[name] == ok
 
 
 # One mutation, one check ---------------------------------------------------------------------
@@ -161,7 +184,7 @@ def test_a_resumed_session_shows_no_certificates(server: tuple[int, ...],
 def change(capture: str, match: Callable[[Packet], bool], *, only: int | None = None,
            **values: Any) -> Mutation:
     """Change the packets that match (or only the one of that index) in a capture."""
-    def apply(seen: Observed) -> None:
+    def apply(seen: Observation) -> None:
         packets = seen.captures[capture]
         assert isinstance(packets, list)
         hits = [i for i, p in enumerate(packets) if match(p)]
@@ -173,7 +196,7 @@ def change(capture: str, match: Callable[[Packet], bool], *, only: int | None = 
 
 def drop(capture: str, match: Callable[[Packet], bool], *, keep: int = 0) -> Mutation:
     """Take the packets that match out of a capture, but for the first `keep`."""
-    def apply(seen: Observed) -> None:
+    def apply(seen: Observation) -> None:
         packets = seen.captures[capture]
         assert isinstance(packets, list)
         hits = [i for i, p in enumerate(packets) if match(p)][keep:]
@@ -189,7 +212,7 @@ def add(capture: str, match: Callable[[Packet], bool], *, source: tuple[str, str
 
     `source` is the recording and capture the packet comes from, by default the same one.
     """
-    def apply(seen: Observed) -> None:
+    def apply(seen: Observation) -> None:
         packets = seen.captures[capture]
         assert isinstance(packets, list)
         pool: Iterable[Packet] = recorded(*source) if source else packets
@@ -200,7 +223,7 @@ def add(capture: str, match: Callable[[Packet], bool], *, source: tuple[str, str
 
 def kernel(*keys: str, value: Any) -> Mutation:
     """Set a raw value, by its path."""
-    def apply(seen: Observed) -> None:
+    def apply(seen: Observation) -> None:
         place: Any = seen.raw
         for key in keys[:-1]:
             place = place[int(key) if isinstance(place, list) else key]
@@ -208,12 +231,12 @@ def kernel(*keys: str, value: Any) -> Mutation:
     return apply
 
 
-def without_sa(seen: Observed) -> None:
+def without_sa(seen: Observation) -> None:
     """Take one SA out of the kernel's list after the streams."""
     seen.raw["kernel"]["after_traffic"]["a2"].pop()
 
 
-def with_leftover_sa(seen: Observed) -> None:
+def with_leftover_sa(seen: Observation) -> None:
     """Leave an SA of an earlier negotiation in the kernel."""
     states = seen.raw["kernel"]["after_traffic"]["ha-a"]
     states.append(dict(states[0]))
@@ -227,7 +250,7 @@ def away(match: Callable[[Packet], bool], recording: str = "P12-R1") -> Callable
 
 def each(*mutations: Mutation) -> Mutation:
     """Several mutations one after the other."""
-    def apply(seen: Observed) -> None:
+    def apply(seen: Observation) -> None:
         for mutate in mutations:
             mutate(seen)
     return apply
@@ -250,17 +273,17 @@ def cut(p: Packet) -> bool:
 
 def is_key(p: Packet) -> bool:
     """An EAPOL-Key frame."""
-    return p.eapol_type == dissect.EAPOL_KEY
+    return p.eapol_type == tshark.EAPOL_KEY
 
 
 def is_eap(p: Packet) -> bool:
     """An EAP frame."""
-    return p.eapol_type == dissect.EAPOL_EAP
+    return p.eapol_type == tshark.EAPOL_EAP
 
 
 def is_success(p: Packet) -> bool:
     """EAP-Success."""
-    return p.eap_code == dissect.EAP_SUCCESS
+    return p.eap_code == tshark.EAP_SUCCESS
 
 
 def is_mine(p: Packet) -> bool:
@@ -275,7 +298,7 @@ def is_server_hello(p: Packet) -> bool:
 
 def is_esp(p: Packet) -> bool:
     """A packet in ESP."""
-    return p.ip_proto == dissect.ESP
+    return p.ip_proto == tshark.ESP
 
 
 def is_echo(p: Packet) -> bool:
@@ -293,19 +316,26 @@ def is_choice(p: Packet) -> bool:
     return bool(p.ike_suite) and p.ethernet_src != MAC
 
 
+def sign_ike_auth(seen: Observation) -> None:
+    """Make each end's last ISAKMP packet an IKE_AUTH message with a signature: P3 has IKEv1."""
+    for is_sent in (True, False):
+        change("auth-mn", lambda p, sent=is_sent: p.is_isakmp and (p.ethernet_src == MAC) == sent,
+               only=-1, isakmp_exchange=35, ip_bytes=28 + 560)(seen)
+
+
 def is_request(p: Packet) -> bool:
     """A registration request."""
-    return p.mip_type == dissect.REGISTRATION_REQUEST
+    return p.mip_type == tshark.REGISTRATION_REQUEST
 
 
 def is_reply(p: Packet) -> bool:
     """A registration reply."""
-    return p.mip_type == dissect.REGISTRATION_REPLY
+    return p.mip_type == tshark.REGISTRATION_REPLY
 
 
 def is_tunnel(p: Packet) -> bool:
     """A packet in a packet."""
-    return p.ip_proto == dissect.IP_IN_IP
+    return p.ip_proto == tshark.IP_IN_IP
 
 
 LENGTHS = "frames are as long as the air charges"
@@ -318,6 +348,7 @@ MUTUAL, BEFORE, AFTER = "mutual authentication", "port is closed before", "port 
 ONLY_EAPOL, NO_DOT1X = "only EAPOL before EAP-Success", "no 802.1X"
 ISAKMP, TRANSFORMS = "ISAKMP packets", "ESP transforms in the kernel"
 ML_KEM = "ML-KEM-768 is exchanged"
+IKE_AUTHENTICATION = "IKE authentication"
 INNER, NO_IPSEC = "no clear inner packet", "no IPsec"
 CCMP, CIPHER = "CCMP on every data frame", "pairwise cipher negotiated"
 MANAGED, HANDSHAKE = "key management negotiated", "four-way handshake"
@@ -567,8 +598,8 @@ def test_packets_past_the_tunnel_between_agents_fail_alone() -> None:
         seen = observed(recording)
         assert seen.peer_is_home is is_home
         core = seen.captures["traffic-core"]
-        tunnelled = [p for p in core if p.ip_proto == dissect.IP_IN_IP]
-        plain = [p for p in core if p.ip_proto != dissect.IP_IN_IP and p.ip_src]
+        tunnelled = [p for p in core if p.ip_proto == tshark.IP_IN_IP]
+        plain = [p for p in core if p.ip_proto != tshark.IP_IN_IP and p.ip_src]
         assert len(plain) == (0 if is_home else len(tunnelled))
         for stray in (1, len(core) // 2):
             changed = {**seen.captures, "traffic-core": [*in_clear(tunnelled, stray), *plain]}
@@ -579,8 +610,8 @@ def test_tunnels_packet_that_a_wire_loses_is_allowed_for_by_the_wires_loss() -> 
     """As many packets may go on alone as that wire loses; of one that loses none, not one may."""
     seen = observed("P1-R2")
     core = seen.captures["traffic-core"]
-    tunnelled = [p for p in core if p.ip_proto == dissect.IP_IN_IP]
-    plain = [p for p in core if p.ip_proto != dissect.IP_IN_IP and p.ip_src]
+    tunnelled = [p for p in core if p.ip_proto == tshark.IP_IN_IP]
+    plain = [p for p in core if p.ip_proto != tshark.IP_IN_IP and p.ip_src]
     for lost, lose, expected in ((1, 0.0, {IPIP}), (1, 0.1, set()),
                                  (len(tunnelled) // 2, 0.1, {IPIP})):
         changed = {**seen.captures, "traffic-core": [*in_clear(tunnelled[lost:], 0), *plain]}
@@ -608,7 +639,7 @@ WPA2_MUTATIONS: list[tuple[str, str, Mutation]] = [
     ("no cipher named", CIPHER, change("auth-air", lambda p: p.subtype == 0, rsn_cipher=None)),
     ("another key management", MANAGED, change("auth-air", lambda p: p.subtype == 0, rsn_akm=8)),
     ("three EAPOL-Key frames", HANDSHAKE, drop("auth-mn", is_key, keep=3)),
-    ("EAP with a passphrase", NO_DOT1X, add("auth-mn", is_key, eapol_type=dissect.EAPOL_EAP)),
+    ("EAP with a passphrase", NO_DOT1X, add("auth-mn", is_key, eapol_type=tshark.EAPOL_EAP)),
 ]
 
 
@@ -682,14 +713,14 @@ def test_registrations_are_authentic_in_both_networks() -> None:
 def test_no_octet_of_a_registration_can_be_altered() -> None:
     """Any one that is changed, left out or added is noticed, without our daemons' code."""
     for message in (signed(REQUEST), signed(REPLY)):
-        assert mobility.is_authentic(message, KEY)
+        assert mobility.is_authentic_registration(message, KEY)
         for at in range(1, len(message)):
             altered = bytearray(message)
             altered[at] ^= 1
-            assert not mobility.is_authentic(bytes(altered), KEY), at
-            assert not mobility.is_authentic(message[:at], KEY)
-        assert not mobility.is_authentic(message + bytes(1), KEY)
-    assert not mobility.is_authentic(b"\x07" + bytes(40), KEY)
+            assert not mobility.is_authentic_registration(bytes(altered), KEY), at
+            assert not mobility.is_authentic_registration(message[:at], KEY)
+        assert not mobility.is_authentic_registration(message + bytes(1), KEY)
+    assert not mobility.is_authentic_registration(b"\x07" + bytes(40), KEY)
 
 
 def test_frames_that_do_not_open_or_are_longer_fail_alone(tmp_path: Path) -> None:
@@ -724,7 +755,7 @@ def test_frames_that_do_not_open_or_are_longer_fail_alone(tmp_path: Path) -> Non
                              made_up_captures.IEEE802_11)
     assert opened(folder=tmp_path / "marked") == {OPENED}
     assert failing(WPA2, replace(wpa2(), has_link_keys=True)) == {OPENED, LENGTHS}
-    assert not {OPENED, LENGTHS} & {check.check for check in in_force.verify(WPA2, wpa2())}
+    assert not {OPENED, LENGTHS} & {check.check for check in proof.verify_policy(WPA2, wpa2())}
 
 
 @pytest.mark.parametrize(("values", "how"), [
@@ -747,8 +778,8 @@ def test_every_check_has_a_mutation() -> None:
     known = {expected for _, _, expected, _ in MUTATIONS} | {SUCCESS}
     known |= {expected for _, expected, _ in WPA2_MUTATIONS} | {CROSSING, OFFERED}
     names = {check.check for policy in POLICIES.values() for recording in ("P12", *ELSEWHERE)
-             for check in in_force.verify(policy, observed(recording))}
-    names |= {check.check for check in in_force.verify(WPA2, wpa2())}
+             for check in proof.verify_policy(policy, observed(recording))}
+    names |= {check.check for check in proof.verify_policy(WPA2, wpa2())}
     assert names - {COUNTED} == known
 
 
@@ -761,7 +792,7 @@ def test_no_success_away_leaves_before_and_after_unproven() -> None:
 
 def again(capture: str, match: Callable[[Packet], bool]) -> Mutation:
     """Each packet that matches is captured twice, one behind the other."""
-    def apply(seen: Observed) -> None:
+    def apply(seen: Observation) -> None:
         packets = seen.captures[capture]
         assert isinstance(packets, list)
         assert any(map(match, packets))
@@ -800,7 +831,7 @@ def test_request_with_a_cookie_is_the_same_message() -> None:
 
     def isakmp(packets: Sequence[Packet]) -> Check:
         found = replace(seen, captures={**seen.captures, "auth-mn": packets})
-        return next(c for c in in_force.verify(modern, found) if c.check == ISAKMP)
+        return next(c for c in proof.verify_policy(modern, found) if c.check == ISAKMP)
 
     assert isakmp(exchange).ok
     assert isakmp(exchange).detail.startswith("4, 4 expected; 2 more of messages sent again")
@@ -821,8 +852,9 @@ def test_ipsec_modes_and_ciphers_of_other_policies() -> None:
         "ike": 2, "ike_proposal": "aes128gcm16-prfsha256-ecp256", "esp_proposal": "aes128gcm16",
         "mode": "transport"}}})
     seen = observed("P3")
-    assert {ISAKMP, SUITE, TRANSFORMS} == failing(modern, seen)
+    assert {ISAKMP, SUITE, IKE_AUTHENTICATION, TRANSFORMS} == failing(modern, seen)
     drop("auth-mn", lambda p: p.is_isakmp, keep=4)(seen)
+    sign_ike_auth(seen)
     change("auth-mn", is_choice, ike_suite="aes128gcm16-prfsha256-ecp256")(seen)
     for states in seen.raw["kernel"]["after_traffic"].values():
         for state in states:
@@ -831,6 +863,9 @@ def test_ipsec_modes_and_ciphers_of_other_policies() -> None:
     assert failing(modern, seen) == set()
     seen.raw["kernel"]["after_traffic"]["a2"][0]["aead_bits"] = 288
     assert failing(modern, seen) == {TRANSFORMS}
+    seen.raw["kernel"]["after_traffic"]["a2"][0]["aead_bits"] = 160
+    change("auth-mn", lambda p: p.isakmp_exchange == 35, only=0, ip_bytes=28 + 240)(seen)
+    assert failing(modern, seen) == {IKE_AUTHENTICATION}  # no room for a signature
 
 
 def test_ml_kem_shows_in_what_an_exchange_carries() -> None:
@@ -840,6 +875,7 @@ def test_ml_kem_shows_in_what_an_exchange_carries() -> None:
         "ike": 2, "ike_proposal": suite, "esp_proposal": "3des-sha1"}}})
     seen = observed("P3")
     drop("auth-mn", lambda p: p.is_isakmp, keep=6)(seen)
+    sign_ike_auth(seen)
     change("auth-mn", is_choice, ike_suite=suite)(seen)
     assert failing(hybrid, seen) == {ML_KEM}
     def answered(p: Packet) -> bool:
@@ -860,7 +896,7 @@ def test_every_proposal_has_kernel_names(esp: str) -> None:
     """What policies may name can be looked for in the kernel: a cipher, and a check unless AEAD."""
     policy = Policy.model_validate({"id": "X", "name": "X", "layers": {"ipsec": {
         "ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": esp}}})
-    check = next(c for c in in_force.verify(policy, observed("P1")) if c.check == TRANSFORMS)
+    check = next(c for c in proof.verify_policy(policy, observed("P1")) if c.check == TRANSFORMS)
     aead = esp.startswith(("aes128gcm", "aes256gcm", "chacha"))
     names = check.detail.split(" with ")[1].split(";")[0]
     assert names.count("hmac(") == (0 if aead else 1)
@@ -896,7 +932,7 @@ def explained(stage: str, policy: str, *mutations: Mutation) -> str:
     seen = observed(policy)
     for mutate in mutations:
         mutate(seen)
-    return evidence.explain_failure({"stage": stage, "reason": "a2: it failed"}, seen)
+    return checks.explain_failure({"stage": stage, "reason": "a2: it failed"}, seen)
 
 
 def test_radius_down_is_said() -> None:
@@ -923,7 +959,7 @@ def test_radius_reject_is_said() -> None:
 def test_radius_reject_says_who_refused_whom(sender: str, said: str,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever ended the TLS handshake by an alert refused the other."""
-    monkeypatch.setattr(evidence, "_find_alert", lambda _: (sender, "unknown CA" if sender else ""))
+    monkeypatch.setattr(checks, "_find_alert", lambda _: (sender, "unknown CA" if sender else ""))
     reject = change("auth-wire", lambda p: p.radius_code == 2, radius_code=3)
     assert explained("dot1x", "P7", reject) == f"a2: it failed: {said}"
 
@@ -933,8 +969,8 @@ def test_cause_in_daemons_logs_stands_behind_what_packets_show() -> None:
     seen = observed("P8")
     drop("auth-wire", lambda p: p.radius_code in (2, 3, 11))(seen)
     cause = "hostapd on ap-a: recvmsg[RADIUS]: Connection refused"
-    said = evidence.explain_failure({"stage": "dot1x", "reason": f"a2: it failed; {cause}",
-                                     "cause": cause}, seen)
+    said = checks.explain_failure({"stage": "dot1x", "reason": f"a2: it failed; {cause}",
+                                   "cause": cause}, seen)
     assert said.startswith("a2: it failed: the RADIUS server answered none of ")
     assert said.endswith(f" Access-Requests; {cause}")
 
@@ -979,13 +1015,13 @@ def test_nothing_is_added_without_ground(
 def test_no_captures_no_explanation() -> None:
     """A failure before the first capture is explained by its own words."""
     seen = made({"captures": [], "kernel": {}, "stamps": {}}, {})
-    assert evidence.explain_failure({"stage": "testbed", "reason": "charon died"},
-                                    seen) == "charon died"
+    assert checks.explain_failure({"stage": "testbed", "reason": "charon died"},
+                                  seen) == "charon died"
 
 
 def test_nothing_observed_proves_nothing() -> None:
     """Without captures and kernel state no policy is in force, and no check stumbles."""
     seen = made({"captures": [], "kernel": {}, "stamps": {}}, {})
     for policy in (*POLICIES.values(), WPA2):
-        checks: list[Check] = in_force.verify(policy, seen)
+        checks: list[Check] = proof.verify_policy(policy, seen)
         assert any(not check.ok for check in checks), policy.id

@@ -18,8 +18,7 @@ from rich.cells import cell_len
 
 from analysis.cells import Cells
 from analysis.present import terminal
-from analysis.present.export import to_csv
-from analysis.present.markdown import to_markdown
+from analysis.present.export import to_csv, to_markdown
 from fabricated import (
     LEAVING_S,
     P12_PHASES,
@@ -41,10 +40,10 @@ from fabricated import (
 )
 from harness.commands import report
 from harness.errors import UserError
-from measure import phases as measured
-from measure.record import Record
-from studies.qop2007.body import FOREIGN, PhaseRecord, handoff_s
-from studies.qop2007.report import handoff, waterfall
+from measure.checks import phases as measured
+from measure.records.record import Record
+from studies.qop2007.measurements import FOREIGN, PhaseRecord, handoff_s
+from studies.qop2007.report import run_table, waterfall
 from studies.qop2007.report.phase_names import phase_names
 
 TOTAL_P12_S = LEAVING_S + sum(duration for duration, _ in P12_PHASES.values())
@@ -82,7 +81,7 @@ def test_the_total_is_from_leaving_to_the_first_answered_packet() -> None:
     assert value_of(cells, "handoff_s", "P12", "R1").mean == pytest.approx(TOTAL_P12_S)
     assert value_of(cells, "handoff_sum_s", "P12", "R1").mean == pytest.approx(TOTAL_P12_S)
     assert durations(cells, "P12")["scan"] == pytest.approx(0.0394 + LEAVING_S)
-    assert list(handoff.gap_warnings(cells)) == []
+    assert list(run_table.gap_warnings(cells)) == []
 
 
 def test_without_the_first_packet_the_total_is_what_the_program_saw() -> None:
@@ -92,7 +91,7 @@ def test_without_the_first_packet_the_total_is_what_the_program_saw() -> None:
     total = handoff_s(stay, handoff_phases, moved().raw["stamps"])
     assert total == pytest.approx(TOTAL_P12_S + 0.001)
     cells = cells_of(changed(moved(), phases=stay, handoff=handoff_phases, handoff_s=total))
-    assert "do not add up" in next(handoff.gap_warnings(cells))
+    assert "do not add up" in next(run_table.gap_warnings(cells))
 
 
 def test_without_stamps_the_total_is_the_sum() -> None:
@@ -132,7 +131,7 @@ def test_failed_repetitions_are_no_part_of_a_handoff() -> None:
     bad = lengthened(failed("P12", 3, scenario="R1", phases=P12_PHASES), 9.0)
     cells = cells_of(moved("P12", 1), moved("P12", 2), bad)
     assert value_of(cells, "handoff_s", "P12", "R1").n == 2
-    assert list(handoff.gap_warnings(cells)) == []
+    assert list(run_table.gap_warnings(cells)) == []
 
 
 # --- the table -----------------------------------------------------------------------------------
@@ -262,7 +261,7 @@ def test_unknown_phases_get_colours_of_their_own() -> None:
     extra = [PhaseRecord(name=name, start_s=0, duration_s=0.001, packets=1)
              for name in ("fils", "key_transfer")]
     cells = cells_of(changed(record, handoff=[*extra, *body_of(record).handoff]))
-    styles = waterfall._label_colours(handoff.bar_labels(handoff.handoff_bars(cells), cells))
+    styles = waterfall._label_colours(run_table.bar_labels(run_table.handoff_bars(cells), cells))
     assert {"Fils", "Key transfer"} <= styles.keys()
     assert len(set(styles.values())) == len(styles)
 

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recompute
-from measure import arrived_stream, dissect
-from measure.errors import MeasureError
+from measure.agent.errors import MeasureError
+from measure.capture import tshark
+from measure.checks import packet_counts
 from recorded import (
     AWAY,
     ELSEWHERE,
@@ -30,11 +31,11 @@ from recorded import (
     scenario_of,
 )
 from studies.qop2007 import judge
-from studies.qop2007.body import FOREIGN, AuthenticationRecord, Measured, StreamRecord
+from studies.qop2007.measurements import FOREIGN, AuthenticationRecord, Measurements, StreamRecord
 from studies.qop2007.phases import summed_components
-from studies.study import Judged
+from studies.study import Judgement
 
-BLANK = dissect.parse_fields("0\t60\n")[0]
+BLANK = tshark.parse_packets("0\t60\n")[0]
 # So many of a stream are kept in a recording.
 RECORDED_DATAGRAMS = 8
 
@@ -136,9 +137,9 @@ def change_raw(folder: Path, **values: Any) -> None:
     (folder / "raw.json").write_text(json.dumps(raw("P7") | values))
 
 
-def body_of(made: Judged) -> Measured:
+def body_of(made: Judgement) -> Measurements:
     """The body that the judge made; there always is one."""
-    assert isinstance(made.measured, Measured)
+    assert isinstance(made.measured, Measurements)
     return made.measured
 
 
@@ -207,7 +208,7 @@ def test_recordings_are_judged_whole(recording: str) -> None:
     _same_by_other_code(recording, body)
 
 
-def _same_by_other_code(recording: str, body: Measured) -> None:
+def _same_by_other_code(recording: str, body: Measurements) -> None:
     """Each negotiation, at home and away, has the packets and seconds that other code finds."""
     names = {"dot1x": "eapol", "four_way_handshake": "eapol", "registration": "registration",
              "ike": "ike"}
@@ -260,9 +261,9 @@ def test_static_policy_with_another_key_fails() -> None:
 def test_component_that_one_of_several_authentications_lacks_is_named() -> None:
     """A mean over those that have it would be of fewer authentications than were asked for."""
     whole = AuthenticationRecord(components_s={"ike_home": 0.1, "eap_foreign": 0.1}, phases=[])
-    measured = Measured(schema=2, authentication_time_s=0.1, handoff=[], tcp=None, udp=None,
-                        authentication_sum=["ike_home", "mip_registration_foreign"],
-                        authentications=[whole, whole])
+    measured = Measurements(schema=2, authentication_time_s=0.1, handoff=[], tcp=None, udp=None,
+                            authentication_sum=["ike_home", "mip_registration_foreign"],
+                            authentications=[whole, whole])
     assert not judge._find_lacking(measured)
     lacking = measured.model_copy(update={"authentications": [
         whole, AuthenticationRecord(components_s={}, phases=[])]})
@@ -289,7 +290,7 @@ def test_stream_of_which_nothing_arrives_is_described_by_captures_and_links() ->
 def test_narrow_link_is_named_where_a_stream_does_not_end() -> None:
     """A tunnel's packets are longer than what is inside: TCP comes to a standstill there."""
     scenario = scenario_of("P1")
-    assert not arrived_stream.describe_narrow(scenario)
+    assert not packet_counts.describe_narrow_link(scenario)
     links = [replace(link, mtu_bytes=1400) for link in scenario.network.links]
     narrow = replace(scenario, network=replace(scenario.network, links=links))
-    assert arrived_stream.describe_narrow(narrow).endswith(" takes 1400 bytes")
+    assert packet_counts.describe_narrow_link(narrow).endswith(" takes 1400 bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conftest import VIRTUAL, Qop, checks
-from measure.record import Record
+from measure.records.record import Record
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import VIRTUAL, Qop, checks
-from measure.record import Record
+from conftest import PROJECT, VIRTUAL, Qop, checks
+from measure.records.record import Record
 from plans import body
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
@@ -35,6 +35,26 @@ def test_fast_transition_passes_a_router_with_a_passphrase(moved: dict[str, Reco
     """Four frames on the link, and Mobile IP's registration after them."""
     assert {"fast transition", "registered with the foreign agent"} <= checks(
         moved["M2-ft"]).keys()
+
+
+def test_fast_transition_over_the_ds_passes_by_wire(qop: Qop) -> None:
+    """As many frames as over the air, which exactly one check tells apart."""
+    over_ds = "fast transition over the DS"
+    cell = [*VIRTUAL, "--policy", str(PROJECT / "examples" / "wpa3-sae-ft-over-ds.yml"),
+            "--policies", "M7", "--scenarios", "E1", "--repetitions", "1",
+            "--stream-bytes", "100k"]
+    done, records = qop.run("ds", *cell)
+    assert done.returncode == 0, done.stdout
+    by_policy = {record.cell["policy"]: record for record in records.values()}
+    assert {"fast transition", over_ds} <= checks(by_policy["WPA3-FT-DS"]).keys()
+    assert over_ds not in checks(by_policy["M7"])
+    frames = [{phase.name: phase.packets for phase in body(record).handoff}
+              for record in by_policy.values()]
+    assert frames[0]["authentication"] == frames[1]["authentication"] == 2
+    done, records = qop.run("air", *cell, "--fault", "over-the-air")
+    assert done.returncode == 1
+    [record] = [each for each in records.values() if each.cell["policy"] == "WPA3-FT-DS"]
+    assert [entry.check for entry in record.evidence if not entry.ok] == [over_ds]
 
 
 def test_a_stream_tells_the_outage_of_each(moved: dict[str, Record]) -> None:

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measure import dissect, phases, retransmissions
-from measure.dissect import Packet
-from measure.phases import Phase
+from measure.capture import tshark
+from measure.capture.tshark import Packet
+from measure.checks import phases
+from measure.checks.phases import Phase
 from recorded import AWAY, ELSEWHERE, IDS, MAC, POLICIES, observed, path, policy_of, raw
 from studies.qop2007 import phases as summing
 
-BLANK = dissect.parse_fields("0\t60\n")[0]
+BLANK = tshark.parse_packets("0\t60\n")[0]
 EAP_REQUEST, EAP_RESPONSE = 1, 2
 
 LINK = ["scan", "authentication", "association"]
@@ -76,7 +77,7 @@ def find(mobile_node: list[Packet], *, air: list[Packet] | None = None,
 
 def eap(time_s: float, code: int) -> Packet:
     """An EAP frame."""
-    return replace(BLANK, time_s=time_s, eapol_type=dissect.EAPOL_EAP, eap_code=code)
+    return replace(BLANK, time_s=time_s, eapol_type=tshark.EAPOL_EAP, eap_code=code)
 
 
 def start(time_s: float) -> Packet:
@@ -86,17 +87,17 @@ def start(time_s: float) -> Packet:
 
 def key(time_s: float) -> Packet:
     """An EAPOL-Key frame."""
-    return replace(BLANK, time_s=time_s, eapol_type=dissect.EAPOL_KEY)
+    return replace(BLANK, time_s=time_s, eapol_type=tshark.EAPOL_KEY)
 
 
 def request(time_s: float) -> Packet:
     """A registration request."""
-    return replace(BLANK, time_s=time_s, mip_type=dissect.REGISTRATION_REQUEST)
+    return replace(BLANK, time_s=time_s, mip_type=tshark.REGISTRATION_REQUEST)
 
 
 def reply(time_s: float, code: int = 0) -> Packet:
     """A registration reply."""
-    return replace(BLANK, time_s=time_s, mip_type=dissect.REGISTRATION_REPLY, mip_code=code)
+    return replace(BLANK, time_s=time_s, mip_type=tshark.REGISTRATION_REPLY, mip_code=code)
 
 
 def icmp(time_s: float, kind: int) -> Packet:
@@ -229,8 +230,8 @@ def test_components_are_those_of_the_packets(recording: str) -> None:
                 assert parts[f"{part}_{place}"] == found[prefix + phase].duration_s
         if f"mip_registration_{place}" in parts:
             stay = observed(recording).by_attachment("auth-mn")[place == "foreign"]
-            first = next(p for p in stay if p.icmp_type == dissect.AGENT_SOLICITATION)
-            last = next(p for p in stay if p.mip_type == dissect.REGISTRATION_REPLY)
+            first = next(p for p in stay if p.icmp_type == tshark.AGENT_SOLICITATION)
+            last = next(p for p in stay if p.mip_type == tshark.REGISTRATION_REPLY)
             assert parts[f"mip_registration_{place}"] == pytest.approx(
                 last.time_s - first.time_s, abs=1e-6)
 
@@ -249,7 +250,7 @@ def test_handoff_has_no_gaps_and_adds_up(recording: str) -> None:
         assert after.start_s == pytest.approx(before.end_s, abs=1e-9)
     moved = seen.raw["stamps"]["handoff"]
     answer = next(p for p in seen.packets_of("auth-mn")
-                  if p.icmp_type == dissect.ECHO_REPLY and p.time_s > moved)
+                  if p.icmp_type == tshark.ECHO_REPLY and p.time_s > moved)
     # 5 ms are allowed.
     assert sum(tile.duration_s for tile in tiles) == pytest.approx(
         answer.time_s - moved, abs=1e-5)
@@ -391,10 +392,17 @@ def test_other_stations_frames_are_not_ours() -> None:
     assert "association" in find([], air=[replace(frame, transmitter=MAC)])
 
 
+def test_requests_over_the_ds_take_authentications_place() -> None:
+    """Action frames of another category, such as block acknowledgement, do not count."""
+    asked = [replace(BLANK, time_s=at_s, subtype=0x0D, transmitter=MAC, action_category=category)
+             for at_s, category in ((101.0, 6), (101.5, 6), (102.0, 3), (103.0, None))]
+    assert find([], air=asked)["authentication"] == Phase("authentication", 1.0, 0.5, 2)
+
+
 def test_eapol_start_opens_dot1x() -> None:
     """DESIGN: from the first EAP or EAPOL frame to EAP-Success."""
     found = find([start(101), eap(102, EAP_REQUEST), eap(103, EAP_RESPONSE),
-                  eap(104, dissect.EAP_SUCCESS)])
+                  eap(104, tshark.EAP_SUCCESS)])
     assert found["dot1x"] == Phase("dot1x", 1.0, 3.0, 4)
 
 
@@ -428,31 +436,31 @@ def test_wireguard_handshake_lasts_until_data_can_be_sent(
     if found is not None:
         assert (found.duration_s, found.packets) == (pytest.approx(seconds), count)
     seen = replace(observed("P1"), captures={"auth-mn": messages})
-    assert retransmissions.find_retransmissions(seen) == again
+    assert phases.find_retransmissions(seen) == again
 
 
 def test_keys_after_success_close_dot1x() -> None:
     """With keys to deliver, 802.1X lasts until the last of them."""
-    found = find([eap(101, EAP_REQUEST), eap(102, dissect.EAP_SUCCESS), key(103), key(105)])
+    found = find([eap(101, EAP_REQUEST), eap(102, tshark.EAP_SUCCESS), key(103), key(105)])
     assert found["dot1x"] == Phase("dot1x", 1.0, 4.0, 4)
     assert "four_way_handshake" not in found
 
 
 def test_frames_after_success_are_left_out() -> None:
     """A late repetition of an EAP request, or of EAPOL-Start, does not make 802.1X longer."""
-    once = [eap(101, EAP_REQUEST), eap(102, dissect.EAP_SUCCESS)]
+    once = [eap(101, EAP_REQUEST), eap(102, tshark.EAP_SUCCESS)]
     assert find([*once, eap(104, EAP_REQUEST), start(105)]) == find(once)
 
 
 def test_retransmissions_before_success_count() -> None:
     """A frame sent twice during the negotiation took its time and is counted."""
-    found = find([eap(101, EAP_REQUEST), eap(102, EAP_REQUEST), eap(103, dissect.EAP_SUCCESS)])
+    found = find([eap(101, EAP_REQUEST), eap(102, EAP_REQUEST), eap(103, tshark.EAP_SUCCESS)])
     assert found["dot1x"] == Phase("dot1x", 1.0, 2.0, 3)
 
 
 def test_failure_ends_dot1x() -> None:
     """A refused mobile node negotiated too: until EAP-Failure."""
-    found = find([eap(101, EAP_REQUEST), eap(103, dissect.EAP_FAILURE), start(109)])
+    found = find([eap(101, EAP_REQUEST), eap(103, tshark.EAP_FAILURE), start(109)])
     assert found["dot1x"] == Phase("dot1x", 1.0, 2.0, 2)
 
 
@@ -504,8 +512,8 @@ def test_simultaneous_bindings_refused_is_accepted_too() -> None:
 
 def test_discovery_runs_from_solicitation_to_the_request() -> None:
     """Solicited: from there. Advertisements before the solicitation or after the request do not."""
-    advertisements = [icmp(at_s, dissect.AGENT_ADVERTISEMENT) for at_s in (101, 103, 106)]
-    packets = sorted([*advertisements, icmp(102, dissect.AGENT_SOLICITATION), request(104),
+    advertisements = [icmp(at_s, tshark.AGENT_ADVERTISEMENT) for at_s in (101, 103, 106)]
+    packets = sorted([*advertisements, icmp(102, tshark.AGENT_SOLICITATION), request(104),
                       reply(105)], key=lambda p: p.time_s)
     found = find(packets)
     assert found["agent_discovery"] == Phase("agent_discovery", 2.0, 1.0, 2)
@@ -514,7 +522,7 @@ def test_discovery_runs_from_solicitation_to_the_request() -> None:
 
 def test_unsolicited_discovery_is_one_advertisement() -> None:
     """A node that waits hears several; the last before its request is the discovery."""
-    found = find([icmp(101, dissect.AGENT_ADVERTISEMENT), icmp(103, dissect.AGENT_ADVERTISEMENT),
+    found = find([icmp(101, tshark.AGENT_ADVERTISEMENT), icmp(103, tshark.AGENT_ADVERTISEMENT),
                   request(104), reply(105)])
     assert found["agent_discovery"] == Phase("agent_discovery", 3.0, 0.0, 1)
     assert summing.find_components(list(found.values())) == {"mip_registration_home": 2.0}
@@ -522,7 +530,7 @@ def test_unsolicited_discovery_is_one_advertisement() -> None:
 
 def test_discovery_is_no_first_packet() -> None:
     """Advertisements after the last phase are not what the mobile node wanted to send."""
-    found = find([request(101), reply(102), icmp(103, dissect.AGENT_ADVERTISEMENT), icmp(104, 8),
+    found = find([request(101), reply(102), icmp(103, tshark.AGENT_ADVERTISEMENT), icmp(104, 8),
                   icmp(105, 0)])
     assert found["first_packet"] == Phase("first_packet", 2.0, 3.0, 2)
 

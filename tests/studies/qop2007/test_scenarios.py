@@ -23,9 +23,10 @@ from harness import secrets
 from harness.engine import setup
 from harness.engine import testbed as testbeds
 from harness.render import Renderer
-from measure import dissect, iperf
-from measure.dissect import Packet
-from measure.record import Record
+from measure.capture import dissection, tshark
+from measure.capture.tshark import Packet
+from measure.records.record import Record
+from measure.services import iperf
 from plans import body, plan_of
 from topologies.loader import load_scenario
 from topologies.model import STATION, Scenario
@@ -66,7 +67,7 @@ def captured(shared_qop: Qop, p1: dict[str, Record],
     def packets(scenario: str, capture: str) -> list[Packet]:
         if (scenario, capture) not in known:
             kept = shared_qop.folder / "scenarios" / "captures" / f"P1-{scenario}-001"
-            known[scenario, capture] = dissect.read_packets(
+            known[scenario, capture] = dissection.read_packets(
                 unpacked(kept / f"{capture}.pcap.gz", folder / f"{scenario}-{capture}.pcap"))
         return known[scenario, capture]
     return packets
@@ -162,7 +163,7 @@ def test_hairpin_of_r2(captured: Callable[[str, str], list[Packet]]) -> None:
     care_of, home_agent = nodes["ha-a"].outer_address, nodes["ha-b"].address
     ways = {(p.ip_src, p.ip_dst, p.ip_proto)
             for p in datagrams(captured("R2", "traffic-core"))}
-    assert ways == {(care_of, home_agent, dissect.IP_IN_IP), (sender, peer, 17)}
+    assert ways == {(care_of, home_agent, tshark.IP_IN_IP), (sender, peer, 17)}
 
 
 # Mobile IP -----------------------------------------------------------------------------------
@@ -178,8 +179,8 @@ def test_registration_is_requested_and_accepted(
     for capture in ("auth-foreign", "auth-mn"):
         seen = [p for p in captured(scenario, capture) if p.mip_type is not None]
         *_, request, reply = seen
-        assert (request.mip_type, request.mip_care_of) == (dissect.REGISTRATION_REQUEST, care_of)
-        assert (reply.mip_type, reply.mip_code) == (dissect.REGISTRATION_REPLY, 0)
+        assert (request.mip_type, request.mip_care_of) == (tshark.REGISTRATION_REQUEST, care_of)
+        assert (reply.mip_type, reply.mip_code) == (tshark.REGISTRATION_REPLY, 0)
     names = [phase.name for phase in body(p1[scenario]).phases]
     assert {"foreign_agent_discovery", "foreign_registration"} <= set(names)
 
@@ -193,7 +194,7 @@ def test_ip_in_ip_between_the_agents_both_ways(
     nodes = plan.network.nodes
     ends = {nodes[plan.agent].address, nodes[plan.foreign_agent or ""].outer_address}
     ways = Counter((p.ip_src, p.ip_dst) for p in captured(scenario, "traffic-core")
-                   if p.ip_proto == dissect.IP_IN_IP)
+                   if p.ip_proto == tshark.IP_IN_IP)
     assert len(ways) == 2
     assert all(set(way) == ends for way in ways)
     assert min(ways.values()) > 10
@@ -292,7 +293,7 @@ def test_tcp_connection_survives_the_move(tmp_path: Path) -> None:
 async def _survive(policy: str, work: Path) -> dict[str, Any]:
     plan = plan_of(policy, "R1")
     [planned] = plan.testbeds.values()
-    machine, made = setup.embedded_machine(), secrets.make_secrets()
+    machine, made = setup.make_embedded_machine(), secrets.make_secrets()
     testbed = testbeds.TestbedClient(machine, machine.processors[0], planned, plan, work)
     try:
         await testbed.open(made, Renderer(made, work))

@@ -20,16 +20,13 @@ from fabricated import (
     paper_run,
     phases_of,
 )
-from measure.record import Record
+from measure.records.record import Record
 from policies import load_policy, load_weights
 from studies.qop2007 import published
-from studies.qop2007.report.basis import Basis
-from studies.qop2007.report.from_paper import basis_from_paper
-from studies.qop2007.report.from_run import basis_from_run
-from studies.qop2007.report.paper_tables import all_tables as tables_of
+from studies.qop2007.report.basis import ReportBasis, basis_from_paper, basis_from_run
+from studies.qop2007.report.paper_tables import build_paper_tables as tables_of
+from studies.qop2007.report.paper_tables import build_table_n2, sample_variance
 from studies.qop2007.report.recommendation import recommend_by_overhead
-from studies.qop2007.report.robustness import sample_variance
-from studies.qop2007.report.traffic_tables import table_n2
 
 PRINTED = basis_from_paper()
 TABLES = {table.id: table for table in tables_of(PRINTED)}
@@ -120,7 +117,7 @@ def test_groups_stand_as_the_paper_has_them(key: str) -> None:
 
 def test_recommended_policies_are_those_that_the_paper_names() -> None:
     """Each choice that section 5.2 puts into words, for each kind of scenario and stream."""
-    named = published.load().recommended
+    named = published.load_values().recommended
     compared = 0
     for stream, metric in (("tcp", "tcp_overhead_bps"), ("udp", "udp_overhead_bps")):
         for kind in ("home", "roaming"):
@@ -179,7 +176,7 @@ def test_marks_of_table_9_are_its_bold_figures() -> None:
     assert marked(TABLES["table-9"], "recommended") == {
         ("overhead_var_bps2", "P6"), ("overhead_var_bps2", "P3"), ("overhead_var_bps2", "P12"),
         ("throughput_var_bps2", "P12")}
-    named = published.load().recommended
+    named = published.load_values().recommended
     assert set(named["overhead_var"].values()) == {"P6", "P3", "P12"}
     assert named["throughput_var"] == {"all": "P12"}
 
@@ -193,7 +190,7 @@ def test_tables_1_and_3_differ_where_the_paper_differs_with_itself() -> None:
     features = {row[0].text: {column.key for column, entry in
                               zip(TABLES["table-1"].columns, row, strict=True)
                               if entry.text == "Y"} for row in TABLES["table-1"].rows}
-    assert features == published.load().features
+    assert features == published.load_values().features
 
 
 def test_table_4_has_the_printed_sums() -> None:
@@ -210,7 +207,7 @@ def test_table_4_has_the_printed_sums() -> None:
 def test_the_oddity_of_n2_is_shown() -> None:
     """About half in N2 for every policy, about one elsewhere: as the paper's data say."""
     ratios = {(row[0].text, row[1].text): [entry.number.value for entry in row[3:] if entry.number]
-              for row in table_n2().rows}
+              for row in build_table_n2().rows}
     assert all(0.5 < ratio < 0.62 for stream in ("TCP", "UDP") for ratio in ratios[stream, "N2"])
     assert all(0.95 < middle < 1.05 for (_, scenario), (_, middle, _) in ratios.items()
                if scenario != "N2")
@@ -244,7 +241,7 @@ def test_published_figures_have_neither_interval_nor_record() -> None:
 
 # --- studies from records -------------------------------------------------------------------------
 
-def basis_of(*records: Record, **options: Any) -> Basis:
+def basis_of(*records: Record, **options: Any) -> ReportBasis:
     """The basis of a run of these records."""
     return basis_from_run(cells_of(*records, **options))
 

@@ -1,0 +1,339 @@
+"""Describe how qop2007 measures a combination of security policy and scenario.
+
+A combination is called a cell. `testbed_spec` describes its test network, `build_task` lists what
+one measurement (repetition) does, and `estimate_costs` estimates its duration. The `check_`
+functions refuse combinations that cannot be measured. Policies and scenarios are those of the 2007
+paper or files of the user. The paper is Agarwal and Wang (2007). `studies.qop2007` lists the terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from measure.agent.time_limits import TimeLimits
+from measure.agent.workload import HANDOFF_FULL, HANDOFF_PMKSA
+from policies import AaaLayer, Policy, policy_ids
+from policies.eap_methods import USIM_METHODS
+from policies.loader import PAPER_IDS
+from studies import policy_factors
+from studies.qop2007.settings import STREAM_CAPTURES, Settings, parse_devices
+from studies.study import Cell, ExpectedCost, Factor, Level, StudyError
+from studies.study import TestbedSpec as Spec
+from topologies.loader import scenario_ids, to_json
+from topologies.model import Medium, Scenario
+
+# --- Factors: policies and scenarios, the paper's own and the user's ---
+
+#: Scenarios of the paper, which are measured by default.
+PAPER_SCENARIOS = ("N1", "N2", "N3", "R1", "R2")
+#: Policy that a user's own policies are compared with by default.
+BASELINE = "P1"
+
+
+def _find_refusal(policy: Policy) -> str:
+    """Return why this study cannot run a policy's EAP method or AAA server, or "" if it can."""
+    aaa, dot1x = policy.layers.aaa, policy.layers.dot1x
+    if dot1x is None:
+        return ""
+    tls = dot1x.tls
+    if policy.resumes_sessions and tls is not None and tls.version == "1.3":
+        return ("sessions: resumed with TLS 1.3 would resume every second time only, as FreeRADIUS "
+                "3.2.1 gives no new ticket with a resumed session; leave out version, or sessions")
+    if aaa is None or (dot1x.eap in USIM_METHODS and tls is None
+                       and aaa == AaaLayer(server="hostapd")):
+        return ""
+    return ("layers.aaa is for a card here, asked by its own network: with eap: AKA or AKA', and "
+            "server: hostapd alone; leave out the rest, or choose the study eapload2004")
+
+
+def _read_scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
+    """Return scenarios by name or file, by default the five scenarios of the 2007 paper."""
+    return policy_factors.read_scenarios(names or (() if files else PAPER_SCENARIOS), files)
+
+
+FACTORS = (
+    Factor("policy", "Policy",
+           policy_factors.PolicyReader(PAPER_IDS, beside=[BASELINE], has_mlkem=True,
+                                       has_macsec=True, has_sessions=True,
+                                       has_server_tests=True, runs=["aaa"],
+                                       refusal=_find_refusal),
+           plural="policies", option="--policies", file_option="--policy",
+           help="Measure these policies, separated by commas; './qop studies qop2007' lists them "
+           "(default: from the profile, else P1 to P12).",
+           file_help="Measure a policy file of your own beside P1 (may be repeated).",
+           other_names=[name for name in policy_ids() if name not in PAPER_IDS]),
+    Factor("scenario", "Scenario", _read_scenarios, option="--scenarios",
+           help="Measure these scenarios, names or .yml files (default: from the profile, else "
+           f"{', '.join(PAPER_SCENARIOS)}).",
+           other_names=[name for name in scenario_ids() if name not in PAPER_SCENARIOS]),
+)
+
+
+# --- Testbed, task and expected cost of a cell ---
+
+#: Name of the strongSwan with ML-KEM in packages.yml.
+MLKEM = "mlkem"
+#: First security parameter index that RFC 5944 leaves to users.
+SPI = 256
+#: Time (s) of each further authentication or move on a busy machine.
+_SLOWEST_FURTHER_S = 3.0
+#: Ratio of UDP's offered rate to the medium's capacity, and its rate without a medium (bit/s).
+_OVERLOAD, _UNLIMITED_OFFER_BPS = 1.1, 500e6
+#: Time (s) to get on the network and to start and end captures and streams, and time of a move.
+_FIXED_S, _MOVE_S = 1.0, 0.6
+#: Rate of streams without a medium (bit/s), limited by kernel and processor.
+_UNLIMITED_BPS = 300e6
+#: Time (s), processor seconds and bytes of compressed captures of a further authentication.
+_AUTHENTICATION_S, _AUTHENTICATION_PROCESSOR_S, _AUTHENTICATION_BYTES = 0.4, 0.25, 18e3
+#: Processor seconds of a repetition, and of each megabyte each time that it is on the air.
+_PROCESSOR_S, _PROCESSOR_S_PER_MB = 1.2, 0.09
+#: Bytes of compressed captures: of an authentication, and per byte of a stream each time that it is
+#: on the air.
+_FIXED_BYTES, _SHARE_OF_STREAM = 60e3, 0.25
+
+
+def load_medium(cell: Cell, settings: Settings) -> Medium | None:
+    """Return the radio medium (bit rate and contention on the air) of a cell.
+
+    Returns:
+        The medium that the settings name, as the cell's policy can use it. None if the settings say
+        `none`: the air then costs no time.
+
+    Raises:
+        StudyError: there is no medium of this name, or its file is faulty.
+    """
+    return policy_factors.fit_medium(policy_factors.read_medium(settings.medium),
+                                     cell.value("policy"))
+
+
+def testbed_spec(cell: Cell, settings: Settings) -> Spec:
+    """Describe the test network of a policy and scenario, with medium and devices."""
+    policy: Policy = cell.value("policy")
+    scenario: Scenario = cell.value("scenario")
+    return Spec(network=scenario.network, policy=policy,
+                medium=policy_factors.load_scenario_medium(scenario, settings.medium, policy),
+                options={"spi": SPI, "detection": settings.detection},
+                devices=parse_devices(settings.devices), packages=MLKEM if policy.needs_mlkem
+                else "")
+
+
+def build_task(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """Return the instructions for one repetition, as data for the workload in the guest.
+
+    Returns:
+        Scenario, number of authentications and of moves, way to roam, and the streams. Stream sizes
+        are in bytes, the UDP rate is in bit/s, and `move_stream_ms` is an interval in ms.
+    """
+    scenario: Scenario = cell.value("scenario")
+    policy: Policy = cell.value("policy")
+    return {"resumes": policy.resumes_sessions, "scenario": to_json(scenario),
+            "authentications": settings.authentications,
+            "moves": settings.moves if scenario.roams_to else 1,
+            "has_port": policy.uses_eap,
+            "probes_server": policy.requires_message_authenticator,
+            "revoked": describe_revoked(policy),
+            "roaming": roaming_mode(policy, scenario),
+            "over_ds": moves_over_ds(policy, scenario),
+            "move_stream_ms": settings.move_stream_ms if scenario.roams_to else 0, "streams": {
+        "tcp_bytes": settings.stream_bytes, "udp_bytes": settings.stream_bytes,
+        "udp_payload_bytes": settings.udp_payload_bytes,
+        "udp_rate_bps": _offered_bps(cell, settings),
+        "one_in": STREAM_CAPTURES[settings.stream_captures]}}
+
+
+def describe_revoked(policy: Policy) -> dict[str, str] | None:
+    """Return how a revoked certificate is tried, or None if the policy knows none."""
+    tls = policy.layers.dot1x.tls if policy.layers.dot1x else None
+    return {"version": tls.version, "realm": tls.realm or ""} if tls and tls.revocation else None
+
+
+def goes_abroad(cell: Cell) -> bool:
+    """Return whether the mobile node moves to another subnet in the scenario."""
+    scenario: Scenario = cell.value("scenario")
+    return scenario.foreign_agent is not None
+
+
+def roaming_mode(policy: Policy, scenario: Scenario) -> str:
+    """Return the 802.11 handoff method of the mobile node, such as `ft` (fast transition).
+
+    The result is "" if the node does not move, or if it leaves its network before it joins another.
+    """
+    if scenario.roams_to is None or not (scenario.moves_on or scenario.foreign_agent is None):
+        return ""
+    link = policy.layers.link
+    return (link.roaming if link else None) or HANDOFF_FULL
+
+
+def moves_over_ds(policy: Policy, scenario: Scenario) -> bool:
+    """Return whether the mobile node asks for fast transition over the DS, not over the air."""
+    link = policy.layers.link
+    return bool(roaming_mode(policy, scenario) and link and link.ft_over_ds)
+
+
+def check_move(policy: Policy, scenario: Scenario) -> None:
+    """Refuse a fast handoff (802.11r, OKC or FILS) between access points in different subnets.
+
+    Such access points share keys over one Ethernet segment, and a router separates them.
+
+    Raises:
+        StudyError: the policy needs shared keys, and the scenario moves past a router.
+    """
+    link = policy.layers.link
+    if link is None or not scenario.moves_on or scenario.foreign_agent is None:
+        return
+    if link.roaming in (None, HANDOFF_PMKSA) or link.keys == "psk":
+        return  # With a passphrase, each access point derives the keys itself.
+    raise StudyError(
+        f"policy {policy.id} in scenario {scenario.id}: roaming: {link.roaming} has access points "
+        f"share keys on one wire, and a router is between {scenario.home} and {scenario.roams_to}; "
+        "leave out roaming, write keys: psk, or choose a scenario within one subnet")
+
+
+def check_sessions(policy: Policy, scenario: Scenario) -> None:
+    """Refuse TLS session resumption if the mobile node moves to another RADIUS server.
+
+    Raises:
+        StudyError: the policy resumes sessions, and the access points have a server each.
+    """
+    servers = [scenario.network.radius_server_of(name)
+               for name in (scenario.home, scenario.access_point)]
+    if policy.resumes_sessions and servers[0] != servers[1]:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: sessions: resumed goes on with what "
+            f"one server keeps, and {scenario.home} and {scenario.access_point} have a RADIUS "
+            "server each; leave out sessions, or choose a scenario with one server")
+
+
+def check_wires(policy: Policy, scenario: Scenario) -> None:
+    """Refuse MACsec if an access point has no Ethernet link that MACsec can protect.
+
+    Raises:
+        StudyError: the policy uses MACsec, and the scenario has no such link.
+    """
+    for name in (scenario.home, scenario.access_point) if policy.uses_macsec else ():
+        wires = [link for link in scenario.network.links
+                 if any(end.startswith(f"{name}/") for end in link.ends)]
+        if not wires or wires[0] not in scenario.network.protectable:
+            raise StudyError(
+                f"policy {policy.id} in scenario {scenario.id}: wire: MACsec is between an access "
+                f"point and its agent, or another access point, and {name} has no such wire; leave "
+                "out wire, or choose another scenario")
+
+
+def check_radius_server(policy: Policy, scenario: Scenario) -> None:
+    """Refuse 802.1X where an access point has no RADIUS server. Raises StudyError."""
+    for name in (scenario.home, scenario.access_point) if policy.uses_eap else ():
+        if not scenario.network.radius_server_of(name):
+            raise StudyError(
+                f"policy {policy.id} in scenario {scenario.id}: 802.1X needs a RADIUS server, and "
+                f"{name} has none; give {name} a radius_server in the network, or leave out dot1x")
+        what = ("dot1x.transport: radsec" if policy.uses_radsec else "layers.aaa"
+                if policy.layers.aaa else "dot1x.accounting" if policy.has_accounting else "")
+        if scenario.network.fails_over(name) and what:
+            raise StudyError(
+                f"policy {policy.id} in scenario {scenario.id}: {what} has one server, and the "
+                f"first of {name} is down; leave it out, or leave is_down out of the network")
+
+
+def check_server_name(policy: Policy, scenario: Scenario) -> None:
+    """Refuse wpa_supplicant's name of a server that no server of the scenario has.
+
+    A server's certificate has the name of its node. Raises StudyError.
+    """
+    settings = {setting.name: setting.value for setting in policy.layers.option_settings()
+                if setting.daemon == "wpa_supplicant"}
+    for option, is_suffix in (("domain_match", False), ("domain_suffix_match", True)):
+        names = [name.casefold() for name in str(settings.get(option, "")).split(";") if name]
+        for access_point, server in scenario.deciding_servers.items():
+            if names and not any(server.casefold() == name or (
+                    is_suffix and server.casefold().endswith(f".{name}")) for name in names):
+                raise StudyError(
+                    f"policy {policy.id} in scenario {scenario.id}: {option} is "
+                    f"{settings[option]}, and the RADIUS server of {access_point} is called "
+                    f"{server}; write {server}, names with semicolons, or choose another scenario")
+
+
+def check_lease(policy: Policy, scenario: Scenario) -> None:
+    """Refuse tunnels that need the node's address before DHCP assigns it. Raises StudyError.
+
+    WireGuard's device has the address from the beginning. charon with MOBIKE announces each address
+    that it sees to appear, in further messages.
+    """
+    ipsec = policy.layers.ipsec
+    if not scenario.uses_dhcp or not (policy.uses_wireguard or (ipsec and ipsec.mobike)):
+        return
+    layer, needs = ("ipsec", "mobike: 1") if ipsec else ("wireguard", "WireGuard")
+    raise StudyError(
+        f"policy {policy.id} in scenario {scenario.id}: layers.{layer}: {needs} needs the address "
+        f"of {scenario.mobile_node} from the beginning, and DHCP assigns it later; leave it out, "
+        "or leave out dhcp in the network")
+
+
+def check_transport_mode(policy: Policy, scenario: Scenario) -> None:
+    """Refuse ESP transport mode if the streams do not end at the home agent.
+
+    Raises:
+        StudyError: the policy uses transport mode, and the peer is not the home agent.
+    """
+    ipsec = policy.layers.ipsec
+    if ipsec is None or ipsec.mode != "transport":
+        return
+    if scenario.peer != scenario.agent or scenario.foreign_agent is not None:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: mode: transport protects packets "
+            f"between {scenario.mobile_node} and {scenario.agent} alone, and its stream goes to "
+            f"{scenario.peer}; write mode: tunnel, or choose a scenario within one subnet whose "
+            "peer is the agent")
+
+
+def deadline_s(cell: Cell, settings: Settings) -> float:
+    """Return the longest time (s) that one repetition may take before it is aborted.
+
+    The time is enough for the slowest streams that are accepted, and for all authentications and
+    moves.
+    """
+    scenario: Scenario = cell.value("scenario")
+    limits = TimeLimits(scenario.network, load_medium(cell, settings))
+    size = settings.stream_bytes
+    path = limits.to_peer(scenario)
+    arrivals = settings.authentications + (settings.moves if scenario.roams_to else 0)
+    further = settings.authentications + settings.moves - 2
+    return (limits.tcp_stream_s(path, size)
+            + limits.udp_stream_s(path, size, _offered_bps(cell, settings))
+            + arrivals * limits.getting_on_s(scenario) + further * _SLOWEST_FURTHER_S)
+
+
+def estimate_costs(cell: Cell, settings: Settings) -> ExpectedCost:
+    """Estimate duration, CPU time and capture size of one repetition, before anything is measured.
+
+    The estimate uses the highest rates that the medium allows, so it is equal for all policies. UDP
+    is sent at the rate that one transmission over the air can carry, on every path.
+    """
+    scenario: Scenario = cell.value("scenario")
+    size, air = settings.stream_bytes, load_medium(cell, settings)
+    crossings = _count_crossings(scenario)
+    tcp_bps = air.tcp_ceiling_bps() if air else _UNLIMITED_BPS
+    udp_bps = air.udp_ceiling_bps(settings.udp_payload_bytes) if air else _UNLIMITED_BPS
+    moves = settings.moves if scenario.roams_to else 0
+    # After each move except the last, the node comes home once more.
+    further = settings.authentications - 1 + max(0, moves - 1)
+    fixed_s = _FIXED_S + further * _AUTHENTICATION_S + moves * _MOVE_S
+    return ExpectedCost(
+        duration_s=fixed_s + size * 8 * crossings / tcp_bps + size * 8 / udp_bps,
+        processor_s=_PROCESSOR_S + further * _AUTHENTICATION_PROCESSOR_S
+        + _PROCESSOR_S_PER_MB * 2 * size / 1e6 * crossings,
+        capture_bytes=_FIXED_BYTES + further * _AUTHENTICATION_BYTES
+        + 2 * size * crossings * _SHARE_OF_STREAM / STREAM_CAPTURES[settings.stream_captures])
+
+
+def _count_crossings(scenario: Scenario) -> int:
+    """Count how often a packet is sent over the air between mobile node and peer: once or twice."""
+    return 2 if scenario.network.nodes[scenario.peer].has_duty("station") else 1
+
+
+def _offered_bps(cell: Cell, settings: Settings) -> float:
+    air = load_medium(cell, settings)
+    return _OVERLOAD * air.udp_ceiling_bps(
+        settings.udp_payload_bytes) if air else _UNLIMITED_OFFER_BPS

@@ -1,0 +1,63 @@
+"""Settings and faults that public threads report, measured in the guest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import PROJECT, VIRTUAL, Qop, checks
+from plans import body
+
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
+EXAMPLES = PROJECT / "examples"
+ONE = ("--repetitions", "1", "--stream-bytes", "100k", *VIRTUAL)
+
+
+def test_a_small_mtu_cures_wireguard_on_a_wire_that_drops_long_packets(qop: Qop,
+                                                                       tmp_path: Path) -> None:
+    """The default MTU fails and the wire is named; a tunnel of 1280 bytes works."""
+    usual = tmp_path / "usual.yml"
+    usual.write_text("id: USUAL\nname: WireGuard with the default MTU\n"
+                     "layers: {link: {cipher: CCMP, keys: psk}, wireguard: {}}\n")
+    done, records = qop.run(
+        "mtu", "--policy", str(usual), "--policy", str(EXAMPLES / "wpa2-wireguard.yml"),
+        "--scenarios", str(EXAMPLES / "scenarios/mtu-1400.yml"), *ONE)
+    assert done.returncode == 1
+    by_policy = {found.cell["policy"]: found for found in records.values()}
+    assert "link ap-a/eth-a to ha-a/air0 takes 1400 bytes" in by_policy["USUAL"].reason
+    cured = by_policy["WPA2-WG"]
+    assert {"WireGuard: MTU", "WireGuard: keepalive",
+            "WireGuard: pre-shared key"} <= checks(cured).keys()
+    assert body(cured).tcp is not None
+
+
+@pytest.mark.parametrize(("fault", "policy", "scenario", "reason"), [
+    ("tls-1.3-alone", "M4", "N2", "protocol version"),
+    ("dropped-fragments", "M5", "N2", "802.1X did not finish"),
+    ("no-r1-keys", "M7", "E1", "status 53"),
+    ("expired-certificate", "M5", "N2", "certificate")])
+def test_reported_faults_fail_as_reported(qop: Qop, fault: str, policy: str, scenario: str,
+                                          reason: str) -> None:
+    done, records = qop.run("red", "--policies", policy, "--scenarios", scenario, "--fault", fault,
+                            *ONE)
+    assert done.returncode == 1
+    [found] = records.values()
+    assert reason in found.reason
+
+
+def test_small_fragments_pass_where_ip_fragments_are_dropped(qop: Qop) -> None:
+    """The cure of `dropped-fragments`, under that fault."""
+    _, records = qop.run("green", "--policy", str(EXAMPLES / "wpa2-eap-tls-fragments.yml"),
+                         "--fault", "dropped-fragments", *ONE)
+    [cured] = [found for found in records.values() if found.cell["policy"] == "TLS-1000"]
+    assert cured.status == "ok", cured.reason
+
+
+def test_further_settings_of_eap_and_ike_are_proven(qop: Qop) -> None:
+    names = ("wpa2-peap-rsa3072", "wpa2-peap-tls13", "wpa2-peap-gtc", "wpa2-ttls-chap",
+             "wpa2-ttls-mschap", "eduroam", "ikev2-psk", "ikev2-certificates", "ikev2-eap")
+    files = [part for name in names for part in ("--policy", str(EXAMPLES / f"{name}.yml"))]
+    done, records = qop.run("settings", *files, *ONE)
+    assert done.returncode == 0, done.stderr
+    assert len(records) == len(names) + 1

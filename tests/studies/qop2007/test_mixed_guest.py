@@ -1,0 +1,132 @@
+"""Networks with several ways in, and RADIUS servers as they are run, measured in the guest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import PROJECT, VIRTUAL, Qop, checks
+from measure.records.record import Record
+from plans import body
+
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
+
+EXAMPLES = PROJECT / "examples"
+SMALL = [*VIRTUAL, "--repetitions", "1", "--stream-bytes", "100k"]
+#: Policies of the examples, with a check that only each of them has, or "".
+POLICIES = {"wpa2-wpa3-sae": "SAE exchange",
+            "wpa2-wpa3-psk": "station without protected management frames",
+            "wpa2-wpa3-eap": "EAP method PEAP", "wpa2-tkip-group": "group cipher negotiated",
+            "owe-transition": "OWE transition",
+            "wpa2-psk-by-device": "passphrase is the device's own",
+            "wpa2-eap-accounting": "session is accounted",
+            "wpa2-eap-message-authenticator": "server requires Message-Authenticator"}
+
+
+@pytest.fixture(scope="module")
+def mixed(shared_qop: Qop) -> dict[str, Record]:
+    """A repetition of each policy."""
+    files = [word for name in POLICIES for word in ("--policy", str(EXAMPLES / f"{name}.yml"))]
+    done, records = shared_qop.run("mixed", *SMALL, *files, "--policies", "M2",
+                                   "--scenarios", "N2")
+    assert done.returncode == 0, done.stderr
+    return {found.cell["policy"]: found for found in records.values()}
+
+
+def test_each_way_into_a_network_is_proven(mixed: dict[str, Record]) -> None:
+    """By the check that is about it, among others that all hold."""
+    ids = {"wpa2-eap-message-authenticator": "WPA2-EAP-AUTHENTIC",
+           "wpa2-psk-by-device": "WPA2-BY-DEVICE"}
+    for name, check in POLICIES.items():
+        record = mixed[ids.get(name, name.upper())]
+        assert check in checks(record), record.name
+        assert all(entry.ok for entry in record.evidence)
+
+
+def test_transition_mode_costs_an_older_station_nothing(mixed: dict[str, Record]) -> None:
+    """It has the frames of WPA2. One with SAE has two more."""
+    older, newer, alone = (body(mixed[name]) for name in (
+        "WPA2-WPA3-PSK", "WPA2-WPA3-SAE", "M2"))
+    assert older.authentication_time_s == pytest.approx(alone.authentication_time_s, abs=0.001)
+    assert [{found.name: found.packets for found in each.phases}["authentication"]
+            for each in (older, newer)] == [2, 4]
+
+
+def test_server_of_the_realm_decides_behind_a_proxy(qop: Qop) -> None:
+    """Each of its exchanges takes the realm's round trip, and the proxy alone is found out."""
+    cell = ["--policies", "M5", "--policy", str(EXAMPLES / "wpa2-eap-realm.yml"), "--scenarios",
+            str(EXAMPLES / "scenarios" / "radius-proxy.yml")]
+    done, records = qop.run("proxy", *SMALL, *cell)
+    assert done.returncode == 0, done.stdout
+    [record] = [each for each in records.values() if each.cell["policy"] == "WPA2-EAP-REALM"]
+    assert "server of the realm decides" in checks(record)
+    assert body(record).authentication_time_s > 5 * 0.020
+    done, records = qop.run("itself", *SMALL, *cell, "--fault", "proxy-decides")
+    assert done.returncode == 1
+    [record] = [each for each in records.values() if each.cell["policy"] == "WPA2-EAP-REALM"]
+    assert [each.check for each in record.evidence if not each.ok] == [
+        "server of the realm decides"]
+
+
+def test_certificates_inside_peap_are_proven(qop: Qop, tmp_path: Path) -> None:
+    """A password in their place fails the checks of the method inside, and no others.
+
+    With MOBIKE above, there is no Mobile IP, and the login is proven as well.
+    """
+    nested = (EXAMPLES / "wpa2-peap-eap-tls.yml").read_text().replace("id: PEAP-", "id: MOBIKE-")
+    mobike = tmp_path / "mobike.yml"
+    mobike.write_text(f"{nested}  ipsec:\n    ike: 2\n    mobike: 1\n"
+                      "    esp_proposal: aes256gcm16\n"
+                      "    ike_proposal: aes256gcm16-prfsha384-curve25519\n")
+    checked = ["inner method TLS", "mutual authentication inside the tunnel"]
+    cell = [*SMALL, "--policy", str(EXAMPLES / "wpa2-peap-eap-tls.yml"), "--policies", "M4",
+            "--scenarios", "N2"]
+    done, records = qop.run("nested", *cell, "--policy", str(mobike))
+    assert done.returncode == 0, done.stdout
+    by_policy = {each.cell["policy"]: each for each in records.values()}
+    for name in ("PEAP-EAP-TLS", "MOBIKE-EAP-TLS"):
+        assert {*checked} <= checks(by_policy[name]).keys()
+    times = [body(by_policy[name]).authentication_time_s for name in ("M4", "PEAP-EAP-TLS")]
+    assert times[0] < times[1]
+    done, records = qop.run("password", *cell, "--fault", "password-for-certificate")
+    assert done.returncode == 1
+    [record] = [each for each in records.values() if each.cell["policy"] == "PEAP-EAP-TLS"]
+    assert [each.check for each in record.evidence if not each.ok] == checked
+
+
+def test_revoked_certificates_are_refused(qop: Qop) -> None:
+    """By a list or by OCSP, whose responder costs three round trips; controls fail their checks."""
+    refused, good = "revoked certificate is refused", "OCSP response is good"
+    names = {"TLS-CRL": "wpa2-eap-tls-crl", "TLS-OCSP": "wpa2-eap-tls-ocsp"}
+    files = {name: ["--policy", str(EXAMPLES / f"{file}.yml")] for name, file in names.items()}
+    far = ["--scenarios", str(EXAMPLES / "scenarios" / "ocsp-20ms.yml")]
+    done, records = qop.run("revoked", *SMALL, *files["TLS-CRL"], *files["TLS-OCSP"], *far)
+    assert done.returncode == 0, done.stdout
+    by_policy = {each.cell["policy"]: each for each in records.values()}
+    listed, asked = by_policy["TLS-CRL"], by_policy["TLS-OCSP"]
+    assert refused in checks(listed) and {refused, good} <= set(checks(asked))
+    times = [body(each).authentication_time_s for each in (listed, asked)]
+    assert times[1] - times[0] == pytest.approx(3 * 0.020, abs=0.003)
+    for control, policy, fails in (("unread-crl", "TLS-CRL", [refused]),
+                                   ("unasked-ocsp", "TLS-OCSP", [refused, good])):
+        done, records = qop.run(control, *SMALL, *files[policy], *far, "--fault", control)
+        assert done.returncode == 1
+        [record] = [each for each in records.values() if each.cell["policy"] == policy]
+        assert [each.check for each in record.evidence if not each.ok] == fails
+
+
+def test_second_radius_server_takes_over(qop: Qop) -> None:
+    """After hostapd's four attempts; with the first server running, exactly two checks fail."""
+    scenario = ["--policies", "M4", "--scenarios",
+                str(EXAMPLES / "scenarios" / "radius-failover.yml")]
+    done, records = qop.run("failover", *SMALL, *scenario, "--authentications", "2")
+    assert done.returncode == 0, done.stdout
+    [record] = records.values()
+    assert "second RADIUS server takes over" in checks(record)
+    assert body(record).authentication_time_s > 3 + 6
+    done, records = qop.run("first", *SMALL, *scenario, "--fault", "first-server-runs")
+    assert done.returncode == 1
+    [record] = records.values()
+    assert {check.check for check in record.evidence if not check.ok} == {
+        "second RADIUS server takes over", "RADIUS server has its delay"}

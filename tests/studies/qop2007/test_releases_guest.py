@@ -1,0 +1,72 @@
+"""Policies of 2007 and of tomorrow on Debian 13: proven, and each protection's loss is detected."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import PROJECT, Qop, checks
+from measure.records.record import Record
+from studies.qop2007.faults import FAULTS
+
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
+
+SMALL = ["--release", "trixie", "--scenarios", "N2", "--repetitions", "1", "--stream-bytes", "100k"]
+EARLIER = " (earlier authentications)"
+POST_QUANTUM = "WPA3-ML-DSA-65"
+EXAMPLES = {size: str(PROJECT / f"examples/wpa3-eap-tls-ml-dsa-{size}.yml") for size in (65, 87)}
+
+
+@pytest.fixture(scope="module")
+def measured(shared_qop: Qop) -> dict[str, Record]:
+    """A repetition of old and new policies on Debian 13, by policy."""
+    options = [word for file in EXAMPLES.values() for word in ("--policy", file)]
+    _, records = shared_qop.run("trixie", *SMALL, "--policies", "P1,P12,M5,M13", *options)
+    return {record.cell["policy"]: record for record in records.values()}
+
+
+def test_policies_are_proven_on_the_newer_release(measured: dict[str, Record]) -> None:
+    for policy in ("P1", "P12", "M5", "M13", POST_QUANTUM):
+        record = measured[policy]
+        assert record.status == "ok", f"{policy}: {record.reason}"
+        assert record.environment["debian"] == "trixie"
+        assert record.environment["freeradius"].startswith("3.2.7")
+
+
+def test_streams_of_both_releases_agree(shared_qop: Qop) -> None:
+    """Both have the same iperf3. That of Debian 13 ends late, and loses most datagrams here."""
+    rates: dict[str, list[float]] = {}
+    for release in ("bookworm", "trixie"):
+        _, records = shared_qop.run(f"streams-{release}", *SMALL, "--policies", "P1",
+                                    "--release", release, "--stream-bytes", "1M", "--clock",
+                                    "virtual")
+        [record] = records.values()
+        assert record.status == "ok", record.reason
+        assert record.environment["iperf3"].startswith("3.12-")
+        assert record.measured is not None
+        rates[release] = [record.measured[name]["goodput_bps"] for name in ("tcp", "udp")]
+    assert rates["trixie"] == pytest.approx(rates["bookworm"], rel=0.05)
+
+
+def test_post_quantum_login_is_proven_by_its_packets(measured: dict[str, Record]) -> None:
+    """The group, the keys that signed, and every packet's size."""
+    held = checks(measured[POST_QUANTUM])
+    assert "0x905" in held["post-quantum certificates"]
+    assert held["TLS group"].startswith("the server chose [4588]")
+    assert "packets of EAP-TLS" in held["EAP packets as computed"]
+
+
+def test_certificates_that_are_too_long_fail_with_the_servers_limit(
+        measured: dict[str, Record]) -> None:
+    """ML-DSA-87: the station's message is longer than FreeRADIUS takes."""
+    record = measured["WPA3-ML-DSA-87"]
+    assert record.status == "failed"
+    assert "16,384" in record.reason or "16384" in record.reason
+
+
+@pytest.mark.parametrize("fault", ["classical-certificates", "classical-group"])
+def test_loss_of_a_protection_is_detected(shared_qop: Qop, fault: str) -> None:
+    """Each authentication fails the checks that the control names, and no other."""
+    _, records = shared_qop.run(fault, *SMALL, "--policies", EXAMPLES[65], "--fault", fault)
+    [record] = records.values()
+    failing = {made.check.removesuffix(EARLIER) for made in record.evidence if not made.ok}
+    assert failing == set(FAULTS[fault].fails)
