@@ -1,4 +1,9 @@
-"""Reader of packages.yml, which declares variants of the guest by name."""
+"""Read the file packages.yml, in which a study asks for further packages in its guests.
+
+A guest is the virtual machine in which a study is measured. `load_variants` takes the name of the
+study. It returns for each named guest the Debian packages, Python packages and programs built from
+source to install there. A mistake in the file gives a message of one line.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import studies
+from studies.contract import describe_refusal
 from studies.study import StudyError
-from studies.wording import describe_refusal
-from topologies import reading
+from topologies import yaml_reader
 from topologies.errors import TopologyError
 
 FILE = "packages.yml"
@@ -29,7 +34,7 @@ _FORM = "write 'NAME: {debian: [PACKAGE, ...], python: FILE.lock}'"
 
 @dataclass(frozen=True)
 class Variant:
-    """Packages of a guest variant: Debian packages, and Python packages for the workload.
+    """Packages of a guest: Debian packages, and Python packages for the workload.
 
     `compiled` lists programs built from source, which the project knows how to build. `lock` is the
     text of `lock_file`, a requirements file with hashes. Both are "" if there is none.
@@ -42,7 +47,7 @@ class Variant:
 
 
 class _Entry(BaseModel):
-    """A variant as written in the file."""
+    """A guest as the file declares it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -56,20 +61,23 @@ _ENTRIES = TypeAdapter(dict[_Name, _Entry])
 
 def packages_path(study: str) -> Path:
     """Return the path of a study's packages.yml, which may not exist."""
-    return studies.FOLDER / study / FILE
+    return studies.study_folder(study) / FILE
 
 
 def load_variants(study: str) -> dict[str, Variant]:
-    """Return a study's variants by name.
+    """Return the guests that a study declares, by name.
 
-    Return none without a file. Raises StudyError.
+    Without a file there are none.
+
+    Raises:
+        StudyError: the file is faulty.
     """
     file = packages_path(study)
-    where = f"studies/{study}/{FILE}"
+    where = f"{studies.place_of_study(study)}/{FILE}"
     if not file.is_file():
         return {}
     try:
-        entries = _ENTRIES.validate_python(reading.read_mapping(file, _FORM))
+        entries = _ENTRIES.validate_python(yaml_reader.read_mapping(file, _FORM))
     except TopologyError as error:
         raise StudyError(str(error).replace(str(file), where)) from None
     except ValidationError as error:
@@ -91,14 +99,18 @@ def _to_single_line(message: str) -> str:
 
 
 def _read_lock(study: str, name: str) -> str:
-    """Read a requirements file with pinned versions and hashes. Raises StudyError."""
-    where = f"studies/{study}/{name}"
+    """Read a requirements file with pinned versions and hashes.
+
+    Raises:
+        StudyError: it cannot be read, or a package has no hash.
+    """
+    where = f"{studies.place_of_study(study)}/{name}"
     try:
         text = packages_path(study).with_name(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(
             f"{where}: cannot be read ({_to_single_line(str(error))}); give a requirements file "
-                         "with hashes") from None
+            "with hashes") from None
     lines = [re.sub(r"(^|\s)#.*", "", line).strip()
              for line in re.sub(r"\\\n", " ", text).splitlines()]
     for line in filter(None, lines):

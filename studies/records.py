@@ -1,48 +1,44 @@
-"""Read records and manifests of any study and schema, with the studies' upgrades.
+"""Read the records and the plan of a results folder, and check that they are unaltered.
 
-All commands read them with this module, so that errors are reported in the same words.
+A record is the JSON file of one measurement (repetition), of any study. The manifest is the plan of
+a run, plan.json. `read_all` returns all usable records of a folder, and a message for each other
+one. All commands read them with this module, so that errors are reported in the same words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import studies
-from analysis import bodies
-from measure import manifest, record
-from measure.manifest import Manifest, ManifestError
-from measure.record import Record, RecordError
-from studies.parts import LevelContentError, StudyError
-
-
-def _of_records() -> Mapping[int, record.Upgrade]:
-    """Return the upgrades of records, by the schema that each reads.
-
-    Schema 1 named no study, because there was only the default one.
-    """
-    return studies.load_study(studies.DEFAULT).record_upgrades
-
-
-def _of_manifests() -> Mapping[int, manifest.Upgrade]:
-    return studies.load_study(studies.DEFAULT).manifest_upgrades
+from analysis import measurements
+from measure.records import manifest, record
+from measure.records.manifest import Manifest, ManifestError
+from measure.records.record import Record, RecordError
+from studies.contract import LevelContentError, StudyError
 
 
 def read_record(path: Path) -> Record:
-    """Read a record that tables can use. Raises RecordError."""
+    """Read the record (JSON file) of a repetition, and check that tables can use it.
+
+    Raises:
+        RecordError: the file is no record, or has invalid values.
+    """
     entry = read_envelope(path)
     check_record(entry, str(path))
     return entry
 
 
 def read_envelope(path: Path) -> Record:
-    """Read a record without a check of its body. Raises RecordError."""
+    """Read the record (JSON file) of a repetition, without a check of its measured values.
+
+    Raises:
+        RecordError: the file is no record.
+    """
     try:
         text = record.read_document(path)
     except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error})") from None
-    entry = parse_record(text, str(path))
+    entry = record.parse_record(text, str(path))
     try:
         record.check_unaltered(text, str(path))
     except RecordError:
@@ -51,44 +47,30 @@ def read_envelope(path: Path) -> Record:
     return entry
 
 
-def parse_record(text: str | bytes, where: str) -> Record:
-    """Parse a record of any schema.
-
-    The caller checks whether the record was altered and whether tables can use it.
-
-    Args:
-        text: The document.
-        where: Its file, for error messages.
-
-    Raises:
-        RecordError: The text is not a record.
-    """
-    return record.parse_record(text, where, _of_records())
-
-
 def check_record(entry: Record, where: str) -> None:
-    """Check that the tables of a record's study can use the record.
+    """Check that the measured values of a record are valid for its study.
 
     Nothing is checked if the study is not installed.
 
     Args:
-        entry: The record.
-        where: Its file, for error messages.
+        entry: the record.
+        where: its file, for error messages.
 
     Raises:
-        RecordError: The body is not valid.
+        RecordError: the values are not valid.
     """
     try:
         study = studies.load_study(entry.study.id)
     except StudyError:
         return  # the report itself states that the study is not installed
-    bodies.check_record(entry, study, where)
+    measurements.check_record(entry, study, where)
 
 
 def read_all(folder: Path) -> tuple[list[Record], list[str]]:
-    """Return all usable records of a folder, and one error per other file.
+    """Read all usable records of a folder, in the order of their file names.
 
-    The records are in the order of their files' names.
+    Returns:
+        The records, and one error message per file that is not usable.
     """
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):
@@ -100,45 +82,29 @@ def read_all(folder: Path) -> tuple[list[Record], list[str]]:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a results folder.
+    """Read the plan of a results folder (plan.json).
 
     Raises:
-        ManifestError: The manifest is missing, invalid or altered.
+        ManifestError: the plan is missing, invalid or altered.
     """
     text, where = manifest.read_text(folder), str(folder / manifest.FILE)
-    plan = parse_manifest(text, where, manifest.read_history(folder))
+    plan = manifest.parse_manifest(text, where)
     check_manifest(plan, text, where)
     return plan
 
 
-def parse_manifest(text: str | bytes, where: str, history: Sequence[Any] = ()) -> Manifest:
-    """Parse a manifest of any schema, with the history of its folder.
-
-    The caller checks whether the manifest was altered.
-
-    Args:
-        text: The document.
-        where: Its file, for error messages.
-        history: The folder's history (`measure.manifest.history`).
-
-    Raises:
-        ManifestError: The text is not a manifest.
-    """
-    return manifest.parse_manifest(text, where, _of_manifests(), history)
-
-
 def check_manifest(plan: Manifest, text: str | bytes, where: str) -> None:
-    """Check that a manifest and its levels match their digests.
+    """Check that a plan, and the policies and other levels in it, match their digests.
 
     Nothing is checked if the study is not installed.
 
     Args:
-        plan: The parsed manifest.
-        text: Its document.
-        where: Its file, for error messages.
+        plan: the parsed plan.
+        text: the content of its file.
+        where: the file, for error messages.
 
     Raises:
-        ManifestError: A digest does not match.
+        ManifestError: a digest does not match.
     """
     try:
         study = studies.load_study(plan.study.id)

@@ -1,69 +1,101 @@
-"""The contract between a study and the engine.
+"""Define the class `Study`, the interface between a study and the engine that measures it.
 
-A study has factors, metrics, a workload, a judge and a report. The engine combines the levels of
-the factors into cells and builds a testbed for each cell's spec. It runs the study's workload in
-the testbed, has the results judged, and keeps one record per repetition. The engine uses nothing
-else of a study.
+A study has factors, metrics, a workload, a judge (evaluation) and a report. The engine combines the
+levels (values) of the factors into cells, and starts a testbed (emulated network) for each. It runs
+the study's workload there, lets the study evaluate the files, and keeps one record per repetition
+(measurement of a cell). The engine uses nothing else of a study. `judge_repetition` evaluates one
+repetition with any study.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
 from analysis.metrics import Metric, Stage
-from measure import manifest, record
-from measure.body import BodyUpgrades
-from studies import load_study
-from studies.parts import (
+from measure.records import manifest
+from measure.records.record import BodyUpgrades
+from studies.contract import (
     USED_FILE,
-    Asked,
+    Bytes,
     Cell,
     Clock,
-    Expected,
+    DoctorTrial,
+    ExpectedCost,
     Factor,
     Fault,
-    Judged,
-    Lab,
+    Judgement,
+    LabDefaults,
     Level,
     LevelContentError,
     LevelError,
     LivePage,
     Repetition,
     ReportOption,
+    Settings,
     StudyError,
     TestbedSpec,
-    chosen_cells,
+    build_chosen_cells,
     fixed_levels,
 )
-from studies.units import Bytes
 
 if TYPE_CHECKING:
     import numpy as np
 
     from analysis.cells import Cells
-    from analysis.clock_comparison import MetricPart
     from analysis.present.report import Report
     from analysis.queueing import Model
+    from analysis.reporting.clock_comparison import MetricPart
     from analysis.results import Results
     from analysis.table import Table
 
 
-__all__ = ["USED_FILE", "Asked", "Bytes", "Cell", "Clock", "Expected", "Factor", "Fault", "Judged",
-           "Lab", "Level", "LevelContentError", "LevelError", "LivePage", "Metric", "Repetition",
-           "ReportOption", "Stage", "Study", "StudyError", "TestbedSpec", "chosen_cells",
-           "fixed_levels"]
+__all__ = [
+    "USED_FILE",
+    "Bytes",
+    "Cell",
+    "Clock",
+    "DoctorTrial",
+    "ExpectedCost",
+    "Factor",
+    "Fault",
+    "Judgement",
+    "LabDefaults",
+    "Level",
+    "LevelContentError",
+    "LevelError",
+    "LivePage",
+    "Metric",
+    "Repetition",
+    "ReportOption",
+    "Settings",
+    "Stage",
+    "Study",
+    "StudyError",
+    "TestbedSpec",
+    "build_chosen_cells",
+    "fixed_levels",
+]
+
+
+def _load_study(study_id: str) -> Study:
+    """Return the study with an id, in a process that unpickles it."""
+    study: Study = importlib.import_module(f"studies.{study_id}.study").STUDY
+    return study
 
 
 class Study:
-    """Base class of studies, found by the instance `STUDY` in a study's folder.
+    """A base class of studies. The instance `STUDY` in a study's `study.py` is used.
 
-    `inside` is the module that runs in the guest; it has a class `Workload` (measure.workload).
-    `baseline` has the levels that differences refer to, by factor. The files in the study's folder
-    `profiles/` define how much to measure, by name.
+    `workload_module` is the module that runs in the guest. It has a class `Workload`
+    (measure.agent.workload). `baseline` has the levels that differences refer to, by factor. The
+    files in the study's folder `profiles/` define how much to measure, by name.
     """
 
     #: Name of the study's folder.
@@ -93,25 +125,27 @@ class Study:
     #: Settings of `./qop bench proof` for controls, as with --set.
     proof_sets: ClassVar[Mapping[str, str]] = {}
     #: Defaults of `./qop lab`.
-    lab: ClassVar[Lab] = Lab()
+    lab: ClassVar[LabDefaults] = LabDefaults()
+    #: Repetition that `./qop doctor` measures, if the study offers one.
+    trial: ClassVar[DoctorTrial | None] = None
     #: Page that shows and controls a running repetition; the name of its folder is a command.
     live: ClassVar[LivePage | None] = None
     #: Default clock of the study.
     clock: ClassVar[Clock] = "processor"
     #: Clocks on which the study's programs charge their work to the devices of their nodes.
     devices_by: ClassVar[Sequence[Clock]] = ()
+    #: Whether the report has claims that are judged with the looks of a sequential design
+    #: (`Results.planned_looks`), so that `--until-decided` can go on until they are decided.
+    judges_claims: ClassVar[bool] = False
     #: Class of the workload's settings.
-    asked: ClassVar[type[Asked]] = Asked
-    #: Class of the body of records (`measured` in a record).
-    measured: ClassVar[type[BaseModel]]
-    #: Upgrades for bodies of an earlier schema, by the schema that each reads (`measured` has a
-    #: field with the alias "schema"). An upgrade returns a body of the next schema.
+    settings_type: ClassVar[type[Settings]] = Settings
+    #: Class of the body of records (`measurements_type` in a record).
+    measurements_type: ClassVar[type[BaseModel]]
+    #: Upgrades for bodies of an earlier schema, by the schema that each reads (`measurements_type`
+    #: has a field with the alias "schema"). An upgrade returns a body of the next schema.
     upgrades: ClassVar[BodyUpgrades] = {}
-    #: Upgrades for whole records and plans, from schemas that knew only this study.
-    record_upgrades: ClassVar[Mapping[int, record.Upgrade]] = {}
-    manifest_upgrades: ClassVar[Mapping[int, manifest.Upgrade]] = {}
-    #: Module of the workload, such as "studies.qop2007.inside".
-    inside: ClassVar[str]
+    #: Module of the workload, such as "studies.qop2007.workload".
+    workload_module: ClassVar[str]
     #: Secrets of the run that the judge needs, as "place.name"; they are kept with each record.
     judged_with: ClassVar[Sequence[str]] = ()
     #: Reason why records cannot be judged again from the kept files; "" if they can.
@@ -119,19 +153,19 @@ class Study:
 
     def __reduce__(self) -> tuple[Callable[[str], Study], tuple[str]]:
         # A study is a singleton with an id; other processes load it by this id.
-        return load_study, (self.id,)
+        return _load_study, (self.id,)
 
     def find_fault(self, name: str | None) -> Fault | None:
-        """Return a negative control by name.
+        """Return an injected fault (negative control) by name.
 
         Args:
-            name: Name of the control; None or "" for a run without a control.
+            name: name of the fault. None or "" for a run without one.
 
         Returns:
-            The control, or None without a name.
+            The fault, or None without a name.
 
         Raises:
-            StudyError: The study has no such control.
+            StudyError: the study has no such fault.
         """
         if not name:
             return None
@@ -143,22 +177,22 @@ class Study:
         return Fault(fault) if isinstance(fault, str) else fault
 
     def level(self, factor: Factor, name: str, entry: manifest.LevelRecord) -> Level:
-        """Restore a level from a results folder, with the data that the judge needs.
+        """Restore a level (value of a factor) from a results folder, with its `value`.
 
         By default, the factor's own level of this name must be equal. A study whose users supply
         levels restores them from their content.
 
         Args:
-            factor: Factor of the level.
-            name: Id of the level.
-            entry: The level as stored in the manifest.
+            factor: factor of the level.
+            name: id of the level.
+            entry: the level as stored in the plan.
 
         Returns:
             The level with its `value`.
 
         Raises:
-            StudyError: The level differs from the stored one.
-            LevelContentError: The stored content does not match its digest.
+            StudyError: the level differs from the stored one.
+            LevelContentError: the stored content does not match its digest.
         """
         level = next(iter(factor.read([name], [])))
         if level.digest != entry.digest:
@@ -166,72 +200,72 @@ class Study:
         return level
 
     def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
-        """Generate all cells to measure, in the order of the factors.
+        """Yield all cells (combinations of levels) to measure, in the order of the factors.
 
         By default, these are all combinations.
 
         Args:
-            levels: Chosen levels by factor.
+            levels: chosen levels by factor.
 
         Yields:
             Cells with one level per factor.
 
         Raises:
-            StudyError: No cell has the chosen levels.
+            StudyError: no cell has the chosen levels.
         """
         for row in itertools.product(*levels.values()):
             yield Cell(dict(zip(levels, row, strict=True)))
 
-    def testbed(self, cell: Cell, settings: Asked) -> TestbedSpec:
-        """Return the spec of a cell's testbed.
+    def testbed(self, cell: Cell, settings: Settings) -> TestbedSpec:
+        """Describe the testbed that a cell needs.
 
         Args:
-            cell: The cell to measure.
-            settings: Settings of the workload.
+            cell: the combination of levels to measure.
+            settings: settings of the workload.
 
         Returns:
-            The requirements of the testbed. Cells with equal specs share one.
+            The requirements of the testbed. Cells with equal requirements share one.
 
         Raises:
-            StudyError: The cell cannot be measured with these settings.
+            StudyError: the cell cannot be measured with these settings.
         """
         raise NotImplementedError
 
-    def task(self, cell: Cell, settings: Asked) -> Mapping[str, Any]:
-        """Return the workload's task for one repetition.
+    def task(self, cell: Cell, settings: Settings) -> Mapping[str, Any]:
+        """Return the instructions (task) for one repetition, which the workload gets.
 
-        By default, it has the ids of the cell's levels and the settings.
+        By default, they have the ids of the cell's levels and the settings.
 
         Args:
-            cell: The cell to measure.
-            settings: Settings of the workload.
+            cell: the combination of levels to measure.
+            settings: settings of the workload.
 
         Returns:
-            The task as plain data, which JSON can represent.
+            Plain data, which JSON can represent.
         """
         return {"cell": cell.ids, "asked": settings.model_dump(mode="json")}
 
-    def unused_settings(self, cell: Cell, settings: Asked) -> Collection[str]:
-        """Return the settings that affect a cell's testbed or task but not its results.
+    def unused_settings(self, cell: Cell, settings: Settings) -> Collection[str]:
+        """Return the settings that do not affect the results of a cell.
 
         A user's setting that has no effect in any cell is refused.
 
         Args:
-            cell: The cell to measure.
-            settings: Settings of the workload.
+            cell: the combination of levels to measure.
+            settings: settings of the workload.
 
         Returns:
             Names of the settings.
         """
         return ()
 
-    def warm_up(self, settings: Asked) -> Asked:
-        """Return the settings of the unrecorded first repetition on a testbed.
+    def warm_up(self, settings: Settings) -> Settings:
+        """Return the settings of the first repetition on a testbed, which is not recorded.
 
         By default, they equal the settings of the other repetitions.
 
         Args:
-            settings: Settings of the other repetitions.
+            settings: settings of the other repetitions.
 
         Returns:
             Settings of the study's class `settings`.
@@ -239,97 +273,97 @@ class Study:
         return settings
 
     def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
-        """Return the cell of the unrecorded first repetition on a testbed.
+        """Return the cell of the first repetition on a testbed, which is not recorded.
 
         By default, this is the first cell.
 
         Args:
-            cells: Cells that share the testbed.
+            cells: cells (combinations of levels) that share the testbed.
 
         Returns:
             One of these cells.
         """
         return cells[0]
 
-    def notes(self, cells: Sequence[Cell], settings: Asked) -> Sequence[str]:
+    def notes(self, cells: Sequence[Cell], settings: Settings) -> Sequence[str]:
         """Return notes on the measurement that the user sees before the run starts.
 
         Args:
-            cells: All cells of the run.
-            settings: Settings of the workload.
+            cells: all cells (combinations of levels) of the run.
+            settings: settings of the workload.
 
         Returns:
             The notes, one line each.
         """
         return ()
 
-    def expected_cost(self, cell: Cell, settings: Asked) -> Expected:
-        """Return the expected cost of one repetition of a cell.
+    def expected_cost(self, cell: Cell, settings: Settings) -> ExpectedCost:
+        """Estimate the cost of one repetition of a cell, before it is measured.
 
         Args:
-            cell: The cell to measure.
-            settings: Settings of the workload.
+            cell: the combination of levels to measure.
+            settings: settings of the workload.
 
         Returns:
-            Time and processor time in s, and size of the captures in bytes.
+            Duration and CPU time in s, and size of the captures in bytes.
         """
-        return Expected()
+        return ExpectedCost()
 
-    def deadline_s(self, cell: Cell, settings: Asked) -> float:
+    def deadline_s(self, cell: Cell, settings: Settings) -> float:
         """Return the longest permitted duration of a repetition (s).
 
-        After the deadline, the guest counts as hung.
+        After that time, the guest counts as hung.
 
         Args:
-            cell: The cell to measure.
-            settings: Settings of the workload.
+            cell: the combination of levels to measure.
+            settings: settings of the workload.
 
         Returns:
             The duration in s, without the time that the guest takes to answer.
         """
         return 60.0
 
-    def check_clock(self, clock: Clock, settings: Asked) -> None:
-        """Refuse settings that a clock cannot measure.
+    def check_clock(self, clock: Clock, settings: Settings) -> None:
+        """Refuse settings that the run's clock (real, virtual or processor) cannot measure.
 
         Args:
-            clock: Clock of the run.
-            settings: Settings of the workload.
+            clock: clock of the run.
+            settings: settings of the workload.
 
         Raises:
-            StudyError: The clock cannot measure with these settings.
+            StudyError: the clock cannot measure with these settings.
         """
         return
 
-    def judge(self, repetition: Repetition) -> Judged:
-        """Compute measured values and checks from captures and kernel state.
+    def judge(self, repetition: Repetition) -> Judgement:
+        """Evaluate one repetition: compute measured values and checks from captures and logs.
 
-        The judge runs in a separate process while other repetitions are measured.
+        This runs in a separate process while other repetitions are measured.
 
         Args:
-            repetition: The cell, its settings and the folder of its files.
+            repetition: the cell, its settings and the folder of its files.
 
         Returns:
-            The body of the record, with checks and the reason of a failure.
+            The measured values, with checks and the reason of a failure.
 
         Raises:
-            MeasureError: The files cannot be interpreted.
-            OSError: A file cannot be read.
+            MeasureError: the files cannot be interpreted.
+            OSError: a file cannot be read.
         """
         raise NotImplementedError
 
-    def required_metrics(self, cell: Cell, settings: Asked,
+    def required_metrics(self, cell: Cell, settings: Settings,
                          clock: Clock | None) -> Sequence[Metric]:
-        """Return the metrics that every good repetition of a cell has.
+        """Return the metrics that every repetition of a cell has if its status is `ok`.
 
         By default, these are all metrics. A study whose cells have different metrics overrides this
         method. For example, a cell has a handoff time only if its scenario has a handoff. A
-        repetition without a required metric fails, with the explanation in `Judged.causes`.
+        repetition without a required metric fails, with the explanation in `Judgement.causes`.
 
         Args:
-            cell: The measured cell.
-            settings: Settings of the workload.
-            clock: Clock of the run; None if unknown.
+            cell: the measured combination of levels.
+            settings: settings of the workload.
+            clock: clock of the run, or None if unknown.
 
         Returns:
             Metrics out of the study's `metrics`.
@@ -337,12 +371,12 @@ class Study:
         return self.metrics
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """Return the values of a record in SI units, by name.
+        """Return the measured values of a repetition in SI units, by name.
 
-        By default, these are the numeric fields of the body.
+        By default, these are the numeric fields of its record.
 
         Args:
-            measured: Body of the record, an instance of the study's `measured`.
+            measured: the measured values, an instance of the study's `measurements_type`.
 
         Returns:
             Values by name: those of all metrics, and possibly further ones.
@@ -350,14 +384,15 @@ class Study:
         return {name: value for name, value in measured
                 if isinstance(value, int | float) and not isinstance(value, bool)}
 
-    def made_up(self, cell: Cell, generator: np.random.Generator) -> Judged | None:
-        """Return a synthetic result with the size and shape of a measured one.
+    def make_synthetic_outcome(self, cell: Cell,
+                               generator: np.random.Generator) -> Judgement | None:
+        """Return an invented result with the size and shape of a measured one.
 
-        It serves benchmarks of programs that read records and says nothing about the cell.
+        It is for benchmarks of programs that read records, and says nothing about the cell.
 
         Args:
-            cell: The cell of the result.
-            generator: Source of random numbers.
+            cell: the combination of levels of the result.
+            generator: source of random numbers.
 
         Returns:
             The result, or None if the study has none.
@@ -365,25 +400,25 @@ class Study:
         return None
 
     def impossible_values(self, measured: Any) -> str:
-        """Describe impossible values in a record, in a few words.
+        """Describe impossible measured values, in a few words.
 
         A record with impossible values is reported and excluded from all results.
 
         Args:
-            measured: Body of the record, an instance of the study's `measured`.
+            measured: the measured values, an instance of the study's `measurements_type`.
 
         Returns:
-            The description; "" if all values are possible.
+            The description, or "" if all values are possible.
         """
         return ""
 
     def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
-        """Return the values within a repetition, by the names of `distributions`.
+        """Return lists of values within a repetition, by the names of `distributions`.
 
         By default, these are the fields with the names of the distributions.
 
         Args:
-            measured: Body of the record, an instance of the study's `measured`.
+            measured: the measured values, an instance of the study's `measurements_type`.
 
         Returns:
             Lists of values in SI units, by name.
@@ -392,12 +427,12 @@ class Study:
                 for metric in self.distributions}
 
     def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """Return the values over the time of a repetition, by the names of `timelines`.
+        """Return values over the time of a repetition, by the names of `timelines`.
 
         By default, these are the fields with the names of the timelines.
 
         Args:
-            measured: Body of the record, an instance of the study's `measured`.
+            measured: the measured values, an instance of the study's `measurements_type`.
 
         Returns:
             Lists of pairs by name, each with a time (s) and a value in SI units.
@@ -406,13 +441,13 @@ class Study:
                 for metric in self.timelines}
 
     def parts(self, cells: Cells) -> Sequence[MetricPart]:
-        """Return further parts of metrics for the comparison of real and virtual time.
+        """Return further parts of metrics, for the comparison of real and virtual time.
 
         Args:
-            cells: Cells with their results.
+            cells: cells (combinations of levels) with their results.
 
         Returns:
-            The parts; by default none.
+            The parts. By default there are none.
         """
         return ()
 
@@ -420,64 +455,100 @@ class Study:
         """Return a queueing model of the results, with the measurements.
 
         Args:
-            results: Records of the results folder.
+            results: records of the results folder.
 
         Returns:
-            The model; None if the study has none.
+            The model, or None if the study has none.
 
         Raises:
-            QueueingError: The results do not suffice for its calibration.
+            QueueingError: measurements that the model needs are missing.
         """
         return None
 
     def run_table(self, cells: Cells) -> Table:
-        """Return the table of the run.
+        """Build the table of a run's results.
 
-        By default, the table has no further columns of the study.
+        By default, the table has no columns of the study's own.
 
         Args:
-            cells: Cells with their results.
-
-        Returns:
-            The table.
+            cells: cells (combinations of levels) with their results.
         """
-        from analysis import run_table
+        from analysis.reporting import run_table
 
         return run_table.make_run_table(cells)
 
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
-        """Return tables, figures and claims for a results folder.
+        """Build the report of a results folder: tables, figures and claims.
 
         By default, this is the standard report of all studies.
 
         Args:
-            results: Records of the results folder.
+            results: records of the results folder.
             options: `baseline` and the study's report options, by their keys.
 
-        Returns:
-            The report.
-
         Raises:
-            StudyError: An option has an invalid value; the text is one line for the user.
+            StudyError: an option has an invalid value. The text is one line for the user.
         """
-        from analysis import standard_report
         from analysis.cells import Cells
+        from analysis.reporting import standard_report
 
         cells = Cells(results, options.get("baseline", ""))
         return standard_report.make_standard_report(cells, self.run_table(cells))
 
     def report_alone(self, options: Mapping[str, Any]) -> Report:
-        """Return the report of an option that needs no results folder.
+        """Build the report of an option that needs no results folder.
 
         Such an option has `ReportOption.without_results`.
 
         Args:
-            options: The study's report options, by their keys.
-
-        Returns:
-            The report.
+            options: the study's report options, by their keys.
 
         Raises:
-            StudyError: An option has an invalid value; the text is one line for the user.
+            StudyError: an option has an invalid value. The text is one line for the user.
         """
         raise NotImplementedError
+
+
+# --- Check of required metrics ---
+# A repetition that lacks one fails, whatever its judge returns.
+
+_NO_CAUSE = "nothing that the repetition left has a value for it"
+
+
+def judge_repetition(study: Study, repetition: Repetition) -> Judgement:
+    """Evaluate a repetition, and let it fail if a required metric is missing.
+
+    With an injected fault no metric is required, because the fault may suppress metrics.
+
+    Args:
+        study: the study of the repetition.
+        repetition: the repetition to evaluate.
+
+    Returns:
+        The result of the study's evaluation, "failed" if a required metric is missing.
+
+    Raises:
+        Exception: any exception of the study's own code.
+    """
+    verdict = study.judge(repetition)
+    if verdict.status != "ok" or repetition.fault:
+        return verdict
+    return replace(verdict, reason="; ".join(_missing_metrics(study, repetition, verdict)))
+
+
+def _missing_metrics(study: Study, repetition: Repetition, verdict: Judgement) -> Iterator[str]:
+    """Yield a reason for each required metric that is absent, null or no finite number."""
+    try:
+        row: Mapping[str, Any] = {} if verdict.measured is None else study.values(verdict.measured)
+    except Exception as error:  # noqa: BLE001 - a study's own code may raise anything
+        yield f"not measured: the study cannot say what its values are ({error!r})"
+        return
+    for metric in study.required_metrics(repetition.cell, repetition.settings, repetition.clock):
+        if not is_measured(row.get(metric.name)):
+            yield f"not measured: {metric.title} ({verdict.causes.get(metric.name, _NO_CAUSE)})"
+
+
+def is_measured(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    return (isinstance(value, int | float) and not isinstance(value, bool)
+            and math.isfinite(value))

@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel
 
 import studies
-from measure.record import CheckRecord
-from studies import required
-from studies.study import Asked, Cell, Clock, Judged, Metric, Repetition, Study
+from measure.records.record import CheckRecord
+from studies import study
+from studies.study import Cell, Clock, Judgement, Metric, Repetition, Settings, Study
 
 PROVEN = (CheckRecord(check="made up", ok=True, detail="by this test"),)
 
@@ -30,61 +30,62 @@ class Timed(Study):
     id: ClassVar[str] = "timed"
     metrics: ClassVar[tuple[Metric, ...]] = (Metric("delay_s", "delay"), Metric("work_s", "work"))
 
-    def __init__(self, verdict: Judged) -> None:
+    def __init__(self, verdict: Judgement) -> None:
         self._verdict = verdict
 
-    def required_metrics(self, cell: Cell, asked: Asked, clock: Clock | None) -> Sequence[Metric]:
+    def required_metrics(self, cell: Cell, asked: Settings,
+                         clock: Clock | None) -> Sequence[Metric]:
         """Return the work only where the clock counts it."""
         return self.metrics if clock == "processor" else self.metrics[:1]
 
-    def judge(self, repetition: Repetition) -> Judged:
+    def judge(self, repetition: Repetition) -> Judgement:
         """Return what the test says."""
         return self._verdict
 
 
-def judged(verdict: Judged, clock: Clock = "virtual", fault: str = "") -> Judged:
+def judged(verdict: Judgement, clock: Clock = "virtual", fault: str = "") -> Judgement:
     """Judge a repetition of the made-up study."""
-    return required.judge_repetition(Timed(verdict),
-                                     Repetition(Cell({}), Asked(), Path(), {}, clock, fault))
+    return study.judge_repetition(Timed(verdict),
+                                  Repetition(Cell({}), Settings(), Path(), {}, clock, fault))
 
 
 def test_repetition_with_all_that_is_required_stays_ok() -> None:
     """A value that is measured is no reason to fail; 0 is measured."""
     for value in (1.0, 0, 3):
-        assert judged(Judged(Body(delay_s=value), PROVEN)).status == "ok"
+        assert judged(Judgement(Body(delay_s=value), PROVEN)).status == "ok"
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, "1.0", True])
 def test_required_metric_without_a_number_fails_the_repetition_with_its_cause(value: Any) -> None:
     """Null, NaN, text and truth are no measurement, and the judge's cause is in the reason."""
-    verdict = judged(Judged(Body(delay_s=value), PROVEN, causes={"delay_s": "nothing arrived"}))
+    verdict = judged(Judgement(Body(delay_s=value), PROVEN, causes={"delay_s": "nothing arrived"}))
     assert verdict.status == "failed"
     assert verdict.reason == "not measured: delay (nothing arrived)"
 
 
 def test_repetition_without_a_body_lacks_every_required_metric() -> None:
     """A judge that measured nothing and says ok is not believed."""
-    assert "not measured: delay (" in judged(Judged(None, PROVEN)).reason
+    assert "not measured: delay (" in judged(Judgement(None, PROVEN)).reason
 
 
 def test_metric_is_required_where_the_study_says_so() -> None:
     """What another clock counts is not required by this one."""
-    assert judged(Judged(Body(), PROVEN), "virtual").status == "ok"
-    assert judged(Judged(Body(), PROVEN), "processor").reason.startswith("not measured: work (")
+    assert judged(Judgement(Body(), PROVEN), "virtual").status == "ok"
+    assert judged(Judgement(Body(), PROVEN), "processor").reason.startswith("not measured: work (")
 
 
 def test_failed_repetitions_and_negative_controls_keep_their_own_verdict() -> None:
     """A reason that is there stays alone, and a control may take a metric away."""
     lacking = Body(delay_s=None)
-    assert judged(Judged(lacking, PROVEN, "broken", "failed")).reason == "broken"
-    assert judged(Judged(lacking, PROVEN, status="skipped")).status == "skipped"
-    assert judged(Judged(lacking, PROVEN), fault="a control").status == "ok"
+    assert judged(Judgement(lacking, PROVEN, "broken")).reason == "broken"
+    assert judged(Judgement(lacking, PROVEN, is_skipped=True)).status == "skipped"
+    assert judged(Judgement(lacking, PROVEN), fault="a control").status == "ok"
 
 
 def test_a_study_that_says_nothing_requires_all_its_metrics() -> None:
     """The contract's own answer is the strict one."""
     study = studies.load_study("authenticast1998")
-    assert study.required_metrics(Cell({}), study.asked(), None) == study.metrics
+    assert study.required_metrics(Cell({}), study.settings_type(), None) == study.metrics
 
 
 def _names(study: Study, levels: Mapping[str, str], clock: Clock | None = None,
@@ -94,7 +95,7 @@ def _names(study: Study, levels: Mapping[str, str], clock: Clock | None = None,
             if factor.name in levels else next(iter(factor.read([], [])))
             for factor in study.factors}
     return {metric.name for metric in study.required_metrics(
-        Cell(read), study.asked.model_validate(asked), clock)}
+        Cell(read), study.settings_type.model_validate(asked), clock)}
 
 
 def test_qop2007_requires_both_streams_everywhere_and_handoffs_where_the_node_moves() -> None:

@@ -17,12 +17,16 @@ from topologies.loader import load_network, network_names
 
 ROOMS = ("harness", "measure", "analysis", "topologies", "policies", "guest")
 #: Data that studies use: a policy says its own name there, a scenario its own.
-DATA = ("policies/*.yml", "topologies/**/*.yml", "topologies/examples/*.py")
+DATA = ("policies/*.yml", "topologies/**/*.yml", "topologies/examples/*.py",
+        "measure/explain/references.json")
 #: Factors whose levels are such data; levels of others are words like any ("1", "TLS").
 NAMED = ("policy", "scenario")
 #: Names of one word ("medium", "altered") are words like any; and so are these of the field.
 COMPOUND = re.compile(r"\w[ _-]\w")
-FIELDS = {"payload_bytes"}
+FIELDS = {
+    "payload_bytes", "hunting-and-pecking", "wrong-passphrase", "first-server-runs", "releases",
+    "round trip", "round trips", "round_trips", "round_trip_s", "certificate_bytes", "eap_bytes",
+    "EAP packets", "IKE packets", "logins_per_s"}
 TEXT = {".py", ".yml", ".json", ".j2", ".html", ".css", ".js", ".sh", ".md", ""}
 
 
@@ -32,16 +36,16 @@ def words(study: Study) -> set[str]:
     metrics |= {metric.difference.name for metric in study.metrics if metric.difference}
     levels = {level.id for factor in study.factors if factor.name in NAMED
               for level in factor.read((), ())}
-    return {study.id, *metrics, *levels, *spoken(study)}
+    return {study.id, *metrics, *levels, *spoken(study)} - FIELDS
 
 
 def spoken(study: Study) -> set[str]:
     """What a study calls its controls, settings, options, itself and its metrics, and stops by."""
-    settings = study.asked.model_fields.values()
+    settings = study.settings_type.model_fields.values()
     options = {str(extra.get("option", "")) for setting in settings
                if isinstance(extra := setting.json_schema_extra, dict)}
     metrics = (*study.metrics, *study.distributions, *study.timelines)
-    names = {*study.faults, *study.asked.model_fields, *options, study.title,
+    names = {*study.faults, *study.settings_type.model_fields, *options, study.title,
              *(option.name for option in study.report_options),
              *(metric.title for metric in metrics)}
     rules = {f"{metric.short}:{percent}%" for metric in metrics if metric.short

@@ -13,10 +13,10 @@ import studies
 from conftest import PROJECT, Qop
 from harness.commands import lab, report
 from harness.commands.options import engine_options, study_parameters
-from studies import validating
+from studies import validation
 
 FILES = own_study.tutorial()
-STUDY, INSIDE = "study.py", "inside.py"
+STUDY, WORKLOAD = "study.py", "workload.py"
 FACTOR = 'study.Factor("hops", "Hops", is_number=True'
 FACTORS = "factors = (study.Factor("
 METRIC = 'study.Metric("round_trip_s", "round-trip time"'
@@ -24,7 +24,7 @@ SETTING = "requests: int = Field(50, ge=2,"
 LEVEL = "study.Level(str(number), number=number)"
 CHAIN = 'return study.TestbedSpec(network=chain(int(cell.ids["hops"])))'
 JUDGE = "    def judge(self"
-CLASSES = "    asked, measured, inside = Asked"
+CLASSES = "    settings_type, measurements_type = Settings"
 VALUES = "    def values(self"
 
 
@@ -55,13 +55,14 @@ BROKEN: dict[str, tuple[dict[str, str], str]] = {
         changed(STUDY, FACTOR, FACTOR.replace("hops", "node")), "'./qop lab' has an option"),
     "no testbed": (changed(STUDY, "    def testbed(", "    def testbet("), "has no testbed"),
     "no judge": (changed(STUDY, JUDGE, "    def juge(self"), "has no judge"),
-    "no inside.py": ({name: text for name, text in FILES.items() if name != INSIDE},
+    "no workload.py": ({name: text for name, text in FILES.items() if name != WORKLOAD},
                      "there is no such module"),
-    "no Workload": (changed(INSIDE, "class Workload", "class Workloat"), "no class Workload"),
-    "inside.py with a syntax error": (changed(INSIDE, "def services(", "def services"),
+    "no Workload": (changed(WORKLOAD, "class Workload", "class Workloat"), "no class Workload"),
+    "workload.py with a syntax error": (changed(WORKLOAD, "def services(", "def services"),
                                       "cannot be read"),
     "settings of another class": (
-        changed(STUDY, CLASSES, "    asked, measured, inside = dict"), "derives from Asked"),
+        changed(STUDY, CLASSES, "    settings_type, measurements_type = dict"),
+        "derives from Settings"),
     "no metrics": (changed(STUDY, "metrics = (", "metrics = ()\n    others = ("),
                    "metrics is empty"),
     "a metric twice": (changed(STUDY, "metrics = (", "metrics = 2 * ("),
@@ -91,7 +92,7 @@ BROKEN: dict[str, tuple[dict[str, str], str]] = {
                              "stands at inf"),
     "an expectation that is not a number": (
         changed(STUDY, VALUES, "    def expected_cost(self, cell, asked):\n        return "
-                "study.Expected(float('nan'))\n\n" + VALUES), "expected_cost: ValueError"),
+                "study.ExpectedCost(float('nan'))\n\n" + VALUES), "expected_cost: ValueError"),
     "faults without names": (changed(STUDY, CLASSES, '    faults = ("x",)\n' + CLASSES),
                              "not Faults or texts"),
     "a network that cannot be": (changed(STUDY, ".2/24", ".2/99"), "network chain-1: "),
@@ -145,7 +146,7 @@ def test_every_study_here_is_whole() -> None:
     """What is asked of a user's study, those of the project give."""
     for path in (PROJECT / "studies").glob("*/study.py"):
         study = importlib.import_module(f"studies.{path.parent.name}.study").STUDY
-        validating.validate_study(study, PROJECT)
+        validation.validate_study(study)
 
 
 def test_names_that_are_taken_are_those_of_the_commands() -> None:
@@ -156,9 +157,9 @@ def test_names_that_are_taken_are_those_of_the_commands() -> None:
     def options(params: list[click.Parameter]) -> set[str]:
         return {name for part in params if isinstance(part, click.Option) for name in part.opts
                 if name.startswith("--")}
-    assert options(engine_options(study)) | {"--fault", "--help"} <= validating.RUN_OPTIONS
+    assert options(engine_options(study)) | {"--fault", "--help"} <= validation.RUN_OPTIONS
     assert options(report._report_params(study)) - {each.name for each in study.report_options} <= \
-        validating.REPORT_OPTIONS
+        validation.REPORT_OPTIONS
     assert options(lab._lab_options(study)) - own - {f"--{each.name}" for each
                                                      in study.factors} <= \
-        validating.LAB_OPTIONS
+        validation.LAB_OPTIONS

@@ -1,8 +1,11 @@
-"""Factors `policy` and `scenario` for studies: the project's levels and the user's.
+"""Supply the factors `policy` and `scenario`, which studies of wireless security have in common.
 
-The module also has the medium, and restores levels from a results folder. A study states its
-default policies and the layers above the network's that its programs run. A study that also
-measures over wires has one level of either factor for them (`WiresAndAir`).
+A factor is what a study varies, and a level is one value of it. `PolicyReader` and `read_scenarios`
+turn names or files of the user into levels. `restore_level` restores a level from a results folder.
+`WireAirFactors` is for studies that also measure over Ethernet, without a policy.
+
+Further functions load radio media (802.11 timing), and refuse those that do not fit a scenario or
+policy. `change_layer`, `add_layer` and `remove_layer` build changed policies for injected faults.
 """
 
 from __future__ import annotations
@@ -17,22 +20,62 @@ from pathlib import Path
 from typing import Any
 
 import policies
-from measure.manifest import LevelRecord
+from measure.records.manifest import LevelRecord
 from policies import Policy, PolicyError, load_named, load_policy
-from studies.changes import remove_layer
-from studies.parts import (
-    Cell,
-    Factor,
-    Fault,
-    Level,
-    LevelContentError,
-    LevelError,
-    StudyError,
-)
+from studies.contract import Cell, Factor, Fault, Level, LevelContentError, LevelError, StudyError
 from topologies import shapes
-from topologies.coverage import out_of_reach
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
-from topologies.model import ACCESS_POINT, STATION, Medium, Scenario, from_json, node_of
+from topologies.model import (
+    ACCESS_POINT,
+    STATION,
+    Medium,
+    Network,
+    Scenario,
+    from_json,
+    node_of,
+)
+from topologies.paths import explain_unreachable
+
+# --- Changes of a policy for negative controls ---
+# The nodes get the changed policy, and the repetition is judged by the original one.
+
+#: Function that returns a changed copy of a policy.
+Change = Callable[[Policy], Policy]
+
+
+def control_cell(policy: str, scenario: str = "N2") -> dict[str, str]:
+    """Return the policy and scenario on which an injected fault is tested, by factor."""
+    return {"policy": policy, "scenario": scenario}
+
+
+def change_layer(layer: str, **changes: Any) -> Change:
+    """Return a function that copies a policy with other values in one layer.
+
+    Args:
+        layer: name of the layer, such as "link".
+        changes: new values by field. The function raises StudyError for a policy without the layer.
+    """
+    def change(policy: Policy) -> Policy:
+        present = getattr(policy.layers, layer)
+        if present is None:
+            raise StudyError(f"policy {policy.id}: has no layer {layer}, which the control "
+                             "changes; leave it out with --policies")
+        return add_layer(layer, present.model_copy(update=changes))(policy)
+    return change
+
+
+def add_layer(layer: str, value: Any) -> Change:
+    """Return a function that copies a policy and adds or replaces a layer."""
+    return lambda policy: policy.model_copy(update={"layers": policy.layers.model_copy(
+        update={layer: value})})
+
+
+def remove_layer(layer: str) -> Change:
+    """Return a function that copies a policy without a layer."""
+    return add_layer(layer, None)
+
+
+# --- Levels of policies and scenarios ---
 
 NO_MEDIUM = "none"
 #: Levels of a study that also measures over wires. `AIR` is the level of its factor `wire` on the
@@ -42,6 +85,7 @@ AIR, OF_POLICY = "air", "of-policy"
 NO_POLICY = "no-policy"
 #: Secrets of the run that prove a policy on the air.
 JUDGED_WITH = ("network.wep_key", "network.passphrase", "network.radius_secret",
+               "network.eap_identity",
                "mobile_ip.key_hex", "wires.cak")
 _FILES = (".yml", ".yaml")
 #: Reason why a study that accounts for every packet permits no losses on the sender's wire.
@@ -53,35 +97,38 @@ _WIRED = Level(NO_POLICY, "no policy",
 
 
 @dataclass(frozen=True)
-class Policies:
-    """Reader of a study's levels of `policy`: the project's by name, the user's by file.
+class PolicyReader:
+    """A reader of policies: the project's by name, the user's by file.
 
-    `own` are the default policies. `runs` are the layers above the network's that the study's
-    programs run. A policy with other layers is refused, and so is a policy for which `refusal`
-    returns a reason. `has_mlkem`: the study provides the strongSwan version for ML-KEM.
-    `has_macsec`: it captures wires below MACsec. `has_sessions`: its stations have a session with
-    the server before the measurement.
+    - `own`: policies of the study, which are the default
+    - `runs`: layers that the study's own programs implement. A policy with others is refused.
+    - `refusal`: returns why a policy is refused, or ""
+    - `has_mlkem`: the study provides the strongSwan version for ML-KEM
+    - `has_macsec`: the study captures wires below MACsec
+    - `has_sessions`: stations have a TLS session with the server before the measurement
+    - `has_server_tests`: the RADIUS server gets requests that only test it
     """
 
     own: Sequence[str]
-    #: Policies that files of the user are compared to if no names are given.
+    #: Policies with which files of the user are compared, if no names are given.
     beside: Sequence[str] = ()
     has_mlkem: bool = False
     has_macsec: bool = False
     has_sessions: bool = False
+    has_server_tests: bool = False
     runs: Collection[str] = frozenset()
     refusal: Callable[[Policy], str] = lambda _: ""
 
     def __call__(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        """Return the levels of policies by name and file, in the given order.
+        """Return policies by name and file as levels, in the given order.
 
         Args:
-            names: Names of policies, or paths of .yml files.
-            files: Policy files of the user.
+            names: names of policies, or paths of .yml files.
+            files: policy files of the user.
 
         Raises:
-            LevelError: There is no policy of a name.
-            StudyError: A policy cannot be read, occurs twice or is refused.
+            LevelError: there is no policy of a name.
+            StudyError: a policy cannot be read, occurs twice or is refused.
         """
         known = policies.policy_ids()
         chosen_names = [*names] or ([*self.beside] if files else [*self.own])
@@ -110,7 +157,11 @@ class Policies:
         return [policy_level(policy) for policy in chosen]
 
     def _check_policy(self, policy: Policy) -> None:
-        """Refuse a policy that the study cannot run or prove. Raises StudyError."""
+        """Refuse a policy that the study cannot run or prove.
+
+        Raises:
+            StudyError: the policy cannot be run or proven.
+        """
         strange = [name for name in policy.layers.upper_names if name not in self.runs]
         if strange:
             runs = f"it runs {' and '.join(sorted(self.runs))}" if self.runs else "it runs none"
@@ -131,6 +182,20 @@ class Policies:
                              "leave it out, or choose the study qop2007")
         if words := self.refusal(policy):
             raise StudyError(f"policy {policy.id}: {words}")
+        if not self.has_server_tests:
+            _refuse_server_tests(policy)
+
+
+def _refuse_server_tests(policy: Policy) -> None:
+    """Refuse settings of the RADIUS server that only tests of it prove. Raises StudyError."""
+    if policy.requires_message_authenticator:
+        raise StudyError(f"policy {policy.id}: message_authenticator is proven by requests to the "
+                         "server, which this study does not send; leave it out, or choose the "
+                         "study qop2007")
+    if policy.revocation_method:
+        raise StudyError(f"policy {policy.id}: revocation is proven by a revoked certificate, "
+                         "which this study does not try; leave it out, or choose the study "
+                         "qop2007")
 
 
 def _find_policy_name(word: str, known: Collection[str]) -> str:
@@ -139,15 +204,17 @@ def _find_policy_name(word: str, known: Collection[str]) -> str:
 
 
 @dataclass(frozen=True)
-class WiresAndAir:
-    """The two factors of a study whose cells are over wires or on the air.
+class WireAirFactors:
+    """The factors `policy` and `scenario` of a study that measures over Ethernet or over the air.
 
-    `wires` is the level of `scenario` for wires. By default, a study measures over wires, and with
-    `policies` in `read_scenarios` unless it `waits` for the user to choose both.
+    - `wires`: level of `scenario` for Ethernet, which is the default
+    - `policies`: reader of the policies that are measured over the air
+    - `scenarios`: names of the scenarios that are measured over the air
+    - `waits`: measure over the air only if the user chooses both policies and scenarios
     """
 
     wires: Level
-    policies: Policies
+    policies: PolicyReader
     scenarios: Sequence[str]
     waits: bool = False
 
@@ -157,14 +224,15 @@ class WiresAndAir:
                        for names in (self.policies.own, self.scenarios))
         return (
             Factor("policy", "Policy", self._read_policies, plural="policies", option="--policies",
-                   file_option="--policy", help="What else protects it: "
-                   f"{NO_POLICY} (over wires), names out of P1 to P12, or .yml files; default: "
-                   f"{NO_POLICY}{own}.",
-                   file_help="A policy file of your own; may be repeated."),
+                   file_option="--policy",
+                   help="Protect the study's traffic by these policies, too: "
+                   f"{NO_POLICY} (over wires), names out of P1 to P12, or .yml files (default: "
+                   f"from the profile, else {NO_POLICY}{own}).",
+                   file_help="Measure a policy file of your own (may be repeated)."),
             Factor("scenario", "Scenario", self._read_scenarios, option="--scenarios",
-                   help=f"Where it goes: {self.wires.id}, or from the peer of a scenario to its "
-                   "mobile node: names or .yml files; default: "
-                   f"{self.wires.id}{places}."))
+                   help=f"Send the study's traffic over {self.wires.id}, or from the peer of a "
+                   "scenario to its mobile node: names or .yml files (default: from the "
+                   f"profile, else {self.wires.id}{places})."))
 
     def _read_policies(self, names: Sequence[str], files: Sequence[Path]) -> list[Level]:
         return self._read_levels(_WIRED, self.policies, names, files)
@@ -175,8 +243,8 @@ class WiresAndAir:
 
     def _read_levels(self, wired: Level,
                      read: Callable[[Sequence[str], Sequence[Path]], list[Level]],
-                names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-        """Return the level for wires and those on the air, as chosen or by default."""
+                     names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+        """Return the level for Ethernet and those over the air, as chosen or by default."""
         of_air = [name for name in names if name != wired.id]
         is_asked = bool(names or files)
         chosen = read(of_air, files) if of_air or files or not (is_asked or self.waits) else []
@@ -186,40 +254,40 @@ class WiresAndAir:
         """Restore a policy or scenario from a results folder.
 
         Args:
-            factor: Name of the factor.
-            name: Id of the level.
-            entry: The level as stored in the manifest.
+            factor: name of the factor.
+            name: id of the level.
+            entry: the level as stored in the plan.
 
         Returns:
-            The level; None for the level of wires and for other factors.
+            The level, or None for the level of Ethernet and for other factors.
 
         Raises:
-            StudyError: The content is not a policy or a scenario.
-            LevelContentError: The content does not match its digest, title or number.
+            StudyError: the content is not a policy or a scenario.
+            LevelContentError: the content does not match its digest, title or number.
         """
         wired = {"policy": NO_POLICY, "scenario": self.wires.id}
         return restore_level(factor, name, entry) if name != wired.get(factor, name) else None
 
 
 def wires_level(name: str, title: str) -> Level:
-    """Return the level of `scenario` for the study's own wires."""
+    """Return the level of the factor `scenario` for a study's own Ethernet."""
     return Level(name, title, digest=_WIRED.digest)
 
 
 def is_on_air(cell: Cell) -> bool:
-    """Return whether a cell of `WiresAndAir` is on the air."""
+    """Return whether a cell (combination of levels) is measured over the air, not on Ethernet."""
     return cell.ids.get("policy", NO_POLICY) != NO_POLICY
 
 
-def without_wep(title: str, on: Mapping[str, str]) -> Fault:
-    """Return a negative control without WEP at both ends of the air."""
+def make_wep_fault(title: str, on: Mapping[str, str]) -> Fault:
+    """Create an injected fault that switches off WEP at both ends of the air."""
     return Fault(title, policy=remove_layer("link"), on=on, fails=[
         "WEP-104 on every data frame", "initialisation vectors differ",
         "frames are as long as the air charges", "static WEP key in use"])
 
 
 def policy_level(policy: Policy) -> Level:
-    """Convert a policy to a level.
+    """Convert a policy to a level of the factor `policy`.
 
     The policy's name is not part of the digest.
     """
@@ -228,18 +296,18 @@ def policy_level(policy: Policy) -> Level:
 
 
 def read_scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
-    """Return the levels of scenarios by name and file.
+    """Return scenarios by name and file as levels.
 
     Args:
-        names: Names of scenarios, or paths of .yml files.
-        files: Scenario files of the user.
+        names: names of scenarios, or paths of .yml files.
+        files: scenario files of the user.
 
     Returns:
-        The chosen scenarios; without names and files, all scenarios of the project.
+        The chosen scenarios. Without names and files, all scenarios of the project.
 
     Raises:
-        LevelError: There is no scenario of a name.
-        StudyError: A scenario cannot be read or occurs twice.
+        LevelError: there is no scenario of a name.
+        StudyError: a scenario cannot be read or occurs twice.
     """
     chosen = [*names, *map(str, files)] or scenario_ids()
     for name in chosen:
@@ -259,13 +327,13 @@ def read_scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
 
 def cells_on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mapping[str, str],
                  fixed_by_policy: Callable[[Policy], Mapping[str, str]]) -> Iterator[Cell]:
-    """Return a study's cells on the air: every chosen policy in every chosen scenario.
+    """Yield the cells (combinations) of a study over the air: every policy in every scenario.
 
     Args:
-        levels: Chosen levels by factor.
-        free: Name of the factor whose levels are all measured if the policy does not fix it.
-        always: Ids of fixed levels by factor. Any further factor has its first chosen level.
-        fixed_by_policy: Returns the ids of the levels that a policy fixes, by factor.
+        levels: chosen levels by factor.
+        free: name of the factor whose levels are all measured, unless the policy fixes it.
+        always: ids of fixed levels by factor. Any further factor has its first chosen level.
+        fixed_by_policy: returns the ids of the levels that a policy fixes, by factor.
     """
     for policy, scenario in itertools.product(levels["policy"], levels["scenario"]):
         if policy.value is None or scenario.value is None:
@@ -279,64 +347,64 @@ def cells_on_air(levels: Mapping[str, Sequence[Level]], free: str, always: Mappi
                     for row in itertools.product(*fitting))
 
 
-def served_at_home(scenario: Scenario, hosts: Mapping[str, Sequence[str]], *, peer: str,
+def add_home_hosts(scenario: Scenario, hosts: Mapping[str, Sequence[str]], *, peer: str,
                    duties: Sequence[str] = ()) -> Scenario:
     """Return a scenario with servers of the study behind the mobile node's home agent.
 
     The other stations are removed.
 
     Args:
-        scenario: The scenario to change.
-        hosts: Duties of the study's servers, by name.
-        peer: The server that the mobile node communicates with.
-        duties: Further duties of the mobile node.
+        scenario: the scenario to change.
+        hosts: duties of the study's servers, by name.
+        peer: the server that the mobile node communicates with.
+        duties: further duties of the mobile node.
 
     Raises:
-        StudyError: The scenario already has a node of that name.
+        StudyError: the scenario already has a node of that name.
     """
     try:
-        made = shapes.add_hosts_behind(scenario.network, scenario.agent, hosts)
+        network = shapes.add_hosts_behind(scenario.network, scenario.agent, hosts)
     except ValueError as error:
         raise StudyError(f"scenario {scenario.id}: {error}; rename it") from None
-    nodes = {name: node for name, node in made.nodes.items() if name not in scenario.companions}
+    nodes = {name: node for name, node in network.nodes.items() if name not in scenario.companions}
     node = nodes[scenario.mobile_node]
     nodes[scenario.mobile_node] = replace(node, duties=[*node.duties, *duties])
-    return replace(scenario, network=replace(made, nodes=nodes), peer=peer)
+    return replace(scenario, network=replace(network, nodes=nodes), peer=peer)
 
 
 def scenario_level(scenario: Scenario) -> Level:
-    """Convert a scenario to a level."""
+    """Convert a scenario to a level of the factor `scenario`."""
     content = to_json(scenario)
     return Level(scenario.id, scenario.title, value=scenario, content=content,
                  digest=scenario_digest(content))
 
 
 def restore_level(factor: str, name: str, entry: LevelRecord) -> Level:
-    """Restore a level of `policy` or `scenario` from a results folder.
+    """Restore a policy or scenario from a results folder.
 
     Args:
-        factor: Name of the factor.
-        name: Id of the level.
-        entry: The level as stored in the manifest.
+        factor: name of the factor.
+        name: id of the level.
+        entry: the level as stored in the plan.
 
     Raises:
-        StudyError: The content is not a policy or a scenario.
-        LevelContentError: The content does not match its digest, title or number.
+        StudyError: the content is not a policy or a scenario.
+        LevelContentError: the content does not match its digest, title or number.
     """
     try:
-        made = scenario_level(from_json(Scenario, entry.content)) if factor == "scenario" else \
+        level = scenario_level(from_json(Scenario, entry.content)) if factor == "scenario" else \
             policy_level(Policy.model_validate_json(json.dumps({"id": name, **entry.content})))
     except (LookupError, TypeError, ValueError, AttributeError):
         raise StudyError(f"{factor} {name}: its content is no {factor}") from None
-    if (made.id, made.digest) != (name, entry.digest):
+    if (level.id, level.digest) != (name, entry.digest):
         raise LevelContentError(f"{factor} {name} is not what its digest says")
-    if (made.title, made.number) != (entry.title, entry.number):
+    if (level.title, level.number) != (entry.title, entry.number):
         raise LevelContentError(f"{factor} {name} has another title or number than its content")
-    return made
+    return level
 
 
 def scenario_digest(content: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the parts of a scenario that decide the measurement.
+    """Return the SHA-256 of the parts of a scenario that affect the measurement.
 
     Title and mobility are left out. Positions are left out unless the scenario is about them.
     """
@@ -346,24 +414,43 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
         del document[part]
     if not document["moves_on"]:
         del document["moves_on"]
+    for node in document["network"]["nodes"].values():
+        _drop_default_fields(node)
+    for link in document["network"]["links"]:
+        for name, default in (("jitter_ms", 0), ("loss_burst_packets", 1)):
+            if link[name] == default:  # digests of earlier versions lack it
+                del link[name]
     if not document.pop("is_placed"):
         for node in document["network"]["nodes"].values():
             del node["position"]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
+def _drop_default_fields(node: dict[str, Any]) -> None:
+    """Remove a node's fields of later versions that have their defaults, in place.
+
+    So scenarios keep the digests of earlier versions.
+    """
+    for name in ("radius_server", "second_radius_server", "is_down"):
+        if not node[name]:
+            del node[name]
+    for interface in node["interfaces"].values():
+        if not interface["dhcp"]:
+            del interface["dhcp"]
+
+
 @cache
 def read_medium(name: str) -> Medium | None:
-    """Return the medium of a name or file.
+    """Read a radio medium (bit rate and contention on the air) by name or file.
 
     Args:
-        name: Name of a medium, path of a .yml file, or "none".
+        name: name of a medium, path of a .yml file, or "none".
 
     Returns:
-        The medium; None for "none". Without a medium, frames take no time.
+        The medium, or None for "none". Without a medium, frames take no time.
 
     Raises:
-        StudyError: The medium cannot be read.
+        StudyError: the medium cannot be read.
     """
     if name == NO_MEDIUM:
         return None
@@ -374,30 +461,54 @@ def read_medium(name: str) -> Medium | None:
 
 
 def medium_name(name: str) -> str:
-    """Return the medium's own name, given a name or file. Raises StudyError."""
+    """Return the name of a radio medium, given its name or file.
+
+    Raises:
+        StudyError: the medium cannot be read.
+    """
     medium = read_medium(name)
     return medium.name if medium else NO_MEDIUM
 
 
-def medium_for(scenario: Scenario, name: str) -> Medium | None:
-    """Return the medium of a name or file for a scenario.
+def fit_medium(medium: Medium | None, policy: Policy) -> Medium | None:
+    """Return a medium as a policy can use it: WEP and TKIP exclude HT, VHT and HE."""
+    link = policy.layers.link
+    return medium.without_ht if medium and link and link.excludes_ht else medium
+
+
+def load_scenario_medium(scenario: Scenario, name: str, policy: Policy) -> Medium | None:
+    """Read a radio medium, and check that it fits a scenario and a policy.
 
     Args:
-        scenario: The scenario to use it in.
-        name: Name of a medium, path of a .yml file, or "none".
+        scenario: the scenario to use it in.
+        name: name of a medium, path of a .yml file, or "none".
+        policy: the policy, which decides the rates (`fit_medium`).
 
     Raises:
-        StudyError: The scenario's positions have no effect on this medium. Or the medium needs
-            positions that nodes lack. Or a station does not reach its access point.
+        StudyError: the scenario's positions have no effect on this medium. Or the medium needs
+            positions that nodes lack. Or a station does not reach its access point. Or the scenario
+            has more channels than the medium.
     """
-    medium = read_medium(name)
+    medium = fit_medium(read_medium(name), policy)
     _check_places(scenario, medium)
+    if medium is not None:
+        _check_channels(scenario.network, medium)
     for station, cell in _links_on_air(scenario):
         nodes = scenario.network.nodes
-        if why := out_of_reach(medium, nodes[station], nodes[cell]):
+        if why := explain_unreachable(medium, nodes[station], nodes[cell]):
             raise StudyError(f"scenario {scenario.id}: {station} does not reach {cell}: {why}; "
                              "give it a position nearby, or take another medium")
     return medium
+
+
+def _check_channels(network: Network, medium: Medium) -> None:
+    """Refuse a medium in 5 GHz with too few channels. Raises StudyError."""
+    try:
+        for channel in network.access_point_channels:
+            medium.tuned_channel(channel, network.access_point_channels)
+    except ValueError as error:
+        raise StudyError(f"medium {medium.name}: {error}; give access points fewer channels, or "
+                         "take a medium with narrower ones") from None
 
 
 def _links_on_air(scenario: Scenario) -> list[tuple[str, str]]:
@@ -409,9 +520,10 @@ def _links_on_air(scenario: Scenario) -> list[tuple[str, str]]:
 
 
 def _check_places(scenario: Scenario, medium: Medium | None) -> None:
-    """Refuse positions without effect, and a medium with signal without positions.
+    """Refuse positions without effect, and a medium that needs positions which are missing.
 
-    Raises StudyError.
+    Raises:
+        StudyError: positions and medium do not fit.
     """
     has_signal = medium is not None and medium.signal is not None
     name = medium.name if medium else NO_MEDIUM
@@ -428,15 +540,15 @@ def _check_places(scenario: Scenario, medium: Medium | None) -> None:
 
 
 def refuse_losses(scenario: Scenario, why: str, at: str = "") -> None:
-    """Refuse lossy wires in a scenario.
+    """Refuse a scenario whose wires lose packets.
 
     Args:
-        scenario: The scenario to check.
-        why: The reason, in words for the user.
-        at: Node whose wires are checked; "" for all wires.
+        scenario: the scenario to check.
+        why: the reason, in words for the user.
+        at: node whose wires are checked, or "" for all wires.
 
     Raises:
-        StudyError: A wire loses packets.
+        StudyError: a wire loses packets.
     """
     for link in scenario.network.links:
         if link.loss_percent and (not at or at in map(node_of, link.ends)):

@@ -1,7 +1,8 @@
-"""Checks of a study's definition: its names, parts and workload module.
+"""Check the definition of a study, so that its author gets one clear message about a mistake.
 
-Levels, cells and testbeds are checked when the engine makes a plan, because a report needs no
-levels of the checkout.
+`validate_study` takes a study, and raises an error if a required part is missing or invalid. It
+checks names, parts and workload module when the study is loaded. Factor values and testbeds are
+checked later, when a run is planned, because a report does not need them.
 """
 
 from __future__ import annotations
@@ -17,20 +18,31 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-import studies
+from analysis.measurements import DIGEST_SUFFIX, RESERVED_COLUMNS
 from analysis.metrics import Metric, Stage
-from analysis.reserved import COLUMNS, DIGEST
-from studies.parts import Asked, Clock, Factor, Fault, Lab, LivePage, ReportOption, StudyError
+from studies.contract import (
+    Clock,
+    Factor,
+    Fault,
+    LabDefaults,
+    LivePage,
+    ReportOption,
+    Settings,
+    StudyError,
+)
+from studies.search_path import FOLDER, place_of_study, search_folders, study_folder
 from studies.study import Study
 
 #: Reserved names: a study's options are added to those of the commands.
 RUN_OPTIONS = frozenset((
     "--baseline", "--builder", "--captures", "--clock", "--cluster", "--dry-run", "--fault",
     "--fresh", "--help", "--max-repetitions", "--most-repetitions", "--on", "--only", "--out",
-    "--profile", "--repetitions", "--seed", "--set", "--until-ci"))
+    "--profile", "--programs", "--release", "--repetitions", "--seed", "--set", "--study-path",
+    "--table", "--until-ci", "--until-decided"))
 REPORT_OPTIONS = frozenset(("--baseline", "--folder", "--form", "--format", "--help", "--study",
-                            "--table", "--tables"))
-LAB_OPTIONS = frozenset(("--argv", "--builder", "--help", "--node", "--on", "--study"))
+                            "--study-path", "--table", "--tables"))
+LAB_OPTIONS = frozenset(("--argv", "--builder", "--help", "--node", "--on", "--study",
+                         "--study-path"))
 #: Keys of a profile, which also contains settings of a workload.
 PROFILE_KEYS = frozenset(("title", "repetitions", "warm_up", "set", "only"))
 CLOCKS = get_args(Clock)
@@ -41,15 +53,14 @@ _OVERRIDDEN = ("testbed", "judge")
 Problems = Iterator[str]
 
 
-def validate_study(study: Study, root: Path) -> None:
-    """Check that a study fulfils its contract.
+def validate_study(study: Study) -> None:
+    """Check that a study has all required parts, and that they are valid.
 
     Args:
-        study: The study to check.
-        root: Folder that contains `studies/`.
+        study: the study to check.
 
     Raises:
-        StudyError: A part is missing or invalid; the text names the first fault.
+        StudyError: a part is missing or invalid. The text names the first mistake.
     """
     checks: tuple[Callable[[Study], Problems], ...] = (
         _check_title, _check_factors, _check_metrics, _check_declared, _check_classes,
@@ -61,9 +72,9 @@ def validate_study(study: Study, root: Path) -> None:
         except Exception as error:  # noqa: BLE001 - a study may have anything for its parts
             problem = describe_exception(error)
         if problem:
-            raise StudyError(f"studies/{study.id}: {problem}; studies/study.py says what belongs "
-                             "there")
-    _check_workload(study, root)
+            raise StudyError(f"{place_of_study(study.id)}: {problem}; studies/study.py says what "
+                             "belongs there")
+    _check_workload(study)
 
 
 def describe_exception(error: BaseException) -> str:
@@ -72,16 +83,17 @@ def describe_exception(error: BaseException) -> str:
     The text includes the file and line number in the study, if known.
     """
     text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__)
-             if Path(frame.filename).is_relative_to(studies.FOLDER)]
-    if not lines or Path(lines[-1].filename).parent == studies.FOLDER:
+    places = [(frame.lineno, folder, Path(frame.filename).relative_to(folder))
+              for frame in traceback.extract_tb(error.__traceback__) for folder in search_folders()
+              if Path(frame.filename).is_relative_to(folder)]
+    if not places or len(places[-1][2].parts) == 1:
         return text
-    place = Path(lines[-1].filename).relative_to(studies.FOLDER.parent)
-    return f"{text}, in line {lines[-1].lineno} of {place}"
+    line, folder, file = places[-1]
+    return f"{text}, in line {line} of {'studies' if folder == FOLDER else folder}/{file}"
 
 
 def _check_title(study: Study) -> Problems:
-    for part in ("title", "inside"):
+    for part in ("title", "workload_module"):
         text: Any = getattr(study, part)
         if not isinstance(text, str) or not text.strip() or "\n" in text:
             yield f"{part} is {text!r}, not a line of text"
@@ -93,7 +105,7 @@ def _check_title(study: Study) -> Problems:
 
 
 def _check_tuple(study: Study, part: str, kind: type, *, is_needed: bool = False) -> Problems:
-    """Check that a part is a tuple or list of instances of a class."""
+    """Check that a part of a study is a tuple or list of instances of a class."""
     items = getattr(study, part)
     if not isinstance(items, tuple | list):
         yield f"{part} is {items!r:.80}, not a tuple of {kind.__name__}"
@@ -112,11 +124,12 @@ def _check_unique(names: Iterable[str], what: str) -> Problems:
 
 
 def _check_factors(study: Study) -> Problems:
+    """Yield what is wrong with a study's factors: names, titles and functions."""
     yield from _check_tuple(study, "factors", Factor, is_needed=True)
     for factor in study.factors:
         if not _NAME.fullmatch(factor.name):
             yield f"factor {factor.name!r}: write its name with small letters, digits and '_'"
-        if factor.name in COLUMNS or factor.name.endswith(DIGEST):
+        if factor.name in RESERVED_COLUMNS or factor.name.endswith(DIGEST_SUFFIX):
             yield f"factor {factor.name!r}: every record has a column of that name"
         if f"--{factor.name}" in LAB_OPTIONS:
             yield f"factor {factor.name!r}: './qop lab' has an option of that name"
@@ -129,6 +142,7 @@ def _check_factors(study: Study) -> Problems:
 
 
 def _check_metrics(study: Study) -> Problems:
+    """Yield what is wrong with a study's metrics, distributions and timelines."""
     factors = {factor.name for factor in study.factors}
     for part in ("metrics", "distributions", "timelines"):
         yield from _check_tuple(study, part, Metric, is_needed=part == "metrics")
@@ -142,9 +156,10 @@ def _check_metrics(study: Study) -> Problems:
 
 
 def _check_metric(metric: Metric, factors: set[str]) -> Problems:
+    """Yield what is wrong with a metric: its name, title, scale or direction."""
     if not str(metric.name).isidentifier():
         yield f"metric {metric.name!r}: write its name with letters, digits and '_'"
-    if metric.name in COLUMNS or metric.name in factors:
+    if metric.name in RESERVED_COLUMNS or metric.name in factors:
         yield f"metric {metric.name!r}: every record has a column of that name"
     if not metric.title:
         yield f"metric {metric.name!r}: has no title"
@@ -161,6 +176,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _check_declared(study: Study) -> Problems:
+    """Yield what is wrong with a study's other class attributes, such as stages and faults."""
     yield from _check_tuple(study, "stages", Stage)
     yield from _check_tuple(study, "report_options", ReportOption)
     for part in ("baseline", "baseline_digests"):
@@ -174,15 +190,15 @@ def _check_declared(study: Study) -> Problems:
             for name, fault in faults.items()):
         yield f"faults is {faults!r:.80}, not Faults or texts by name"
     lab: Any = study.lab
-    if not isinstance(lab, Lab):
-        yield f"lab is {lab!r:.80}, no Lab"
+    if not isinstance(lab, LabDefaults):
+        yield f"lab is {lab!r:.80}, no LabDefaults"
     live: Any = study.live
     if live is not None and not isinstance(live, LivePage):
         yield f"live is {live!r:.80}, no LivePage"
 
 
 def _check_classes(study: Study) -> Problems:
-    for part, base in (("asked", Asked), ("measured", BaseModel)):
+    for part, base in (("settings_type", Settings), ("measurements_type", BaseModel)):
         kind = getattr(study, part)
         if not isinstance(kind, type) or not issubclass(kind, base):
             yield f"{part} is {kind!r:.80}, not a class that derives from {base.__name__}"
@@ -201,14 +217,14 @@ def _check_report_alone(study: Study) -> Problems:
 
 
 def _check_settings(study: Study) -> Problems:
-    for name in study.asked.model_fields:
+    for name in study.settings_type.model_fields:
         if name in PROFILE_KEYS:
             yield f"setting {name!r}: profiles have a key of that name"
 
 
 def _check_options(study: Study) -> Problems:
-    settings = [option for name in study.asked.model_fields
-                if (option := study.asked.option_of(name))]
+    settings = [option for name in study.settings_type.model_fields
+                if (option := study.settings_type.option_of(name))]
     of_factors = [option for factor in study.factors
                   for option in (factor.option, factor.file_option) if option]
     levels = [f"--{factor.name}" for factor in study.factors]
@@ -236,25 +252,32 @@ def _check_factor_names(study: Study, part: str, texts: Mapping[str, str]) -> Pr
             yield f"{part}: there is no factor {name!r}"
 
 
-def _check_workload(study: Study, root: Path) -> None:
+def _check_workload(study: Study) -> None:
     """Check that the workload module exists and has a class Workload.
 
-    The module is parsed, not imported. Raises StudyError.
+    The module is parsed, not imported.
+
+    Raises:
+        StudyError: the module does not exist, or has no class Workload.
     """
-    where = f"studies/{study.id}"
-    path = root / f"{study.inside.replace('.', '/')}.py"
-    if not path.is_file():
-        raise StudyError(f"{where}: its STUDY names {study.inside!r} to run in the machine, and "
-                         "there is no such module; studies/study.py says what it has")
+    where = place_of_study(study.id)
+    package, _, module = study.workload_module.removeprefix("studies.").partition(".")
+    path = study_folder(package) / f"{module.replace('.', '/')}.py"
+    if not study.workload_module.startswith("studies.") or not path.is_file():
+        raise StudyError(
+            f"{where}: its STUDY names {study.workload_module!r} to run in the machine, and there "
+            "is no such module; studies/study.py says what it has")
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
         raise StudyError(
-            f"{where}: {study.inside} cannot be read ({describe_exception(error)}); correct it") \
+            f"{where}: {study.workload_module} cannot be read ({describe_exception(error)}); "
+            "correct it") \
             from None
     if "Workload" not in set(_bound_names(tree)):
-        raise StudyError(f"{where}: {study.inside} has no class Workload; measure/workload.py says "
-                         "what that is")
+        raise StudyError(
+            f"{where}: {study.workload_module} has no class Workload; measure/agent/workload.py "
+            "says what that is")
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:
