@@ -21,7 +21,8 @@ from import_graph import ROOT
 #: Surroundings that a test makes, and the module where it stands.
 EXECUTED = {
     **dict.fromkeys((CHECKOUT, "terminal", "cluster", "rendering"), "docs/test_docs_run.py"),
-    "container": "harness/test_container.py", "box": "guest/test_box.py",
+    "container": "harness/test_container.py", "lab": "harness/test_container.py",
+    "box": "guest/test_box.py", "site": "docs/test_site.py",
     "vagrant": "guest/test_box.py",
     "mininet-wifi": "topologies/test_topology_scripts.py",
 }
@@ -37,12 +38,28 @@ UNEXECUTED = {
     "tar -xf qop.box": "is for the next one",
     "qemu-system-x86_64 ": "has no hypervisor here, and a console for people; tests/guest/"
                            "test_box.py starts the box with options of its own",
+    "./qop provision --on vm": "takes minutes; tests/guest/test_vm.py measures in such a machine",
+    "./qop run --on vm": "see ./qop provision --on vm",
+    "apt-get install": "changes the machine", "mountpoint -q": "changes the machine",
+    "QOP_VM_ARCHITECTURE=aarch64 ./qop": "takes half an hour; was tried by hand",
     "./qop provision --mininet-wifi": "fetches from upstream",
     "sudo ./qop provision --on host": "fetches from upstream, and changes the machine",
     "./qop run --builder mininet-wifi": "needs what is fetched from upstream; "
                                         "tests/topologies/test_builders.py measures "
                                         "where it is there",
+    'podman run --rm -v "$PWD:/qop"': "pulls a container of Debian from a registry",
+    "podman volume rm qop-cache": "is for the former",
     "docker ": "needs docker's daemon", "skopeo copy": "needs docker's daemon, or a registry",
+    "pip install jupyterlab": "needs the package index; test_notebook.py executes the notebook",
+    "make -C ~/hostap/": "needs sources of the reader's; tests/harness/test_programs.py has builds",
+    "./qop run --programs": "is for the former",
+    "pip install CHECKOUT": "needs the package index; tests/guest/test_pytest_plugin.py installs",
+    "QOP_CHECKOUT=CHECKOUT pytest": "is for the former",
+    "examples/hostap-hwsim.sh": "needs a checkout of hostap; tests/guest/test_radio.py has one of "
+                                "the same form",
+    "podman run --rm --network none --tmpfs": "needs the smaller image; tests/harness/"
+                                              "test_container.py runs a command in it",
+    "QOP_RESULTS=results/cost jupyter": "is for a browser; test_notebook.py executes the notebook",
     "for name in ansible harness": "asks the package index for the newest versions of everything",
 }
 #: Top-level folders; what looks like a path below one of them has to be there.
@@ -148,6 +165,8 @@ def unknown_word(words: Sequence[str]) -> str | None:
             if found is None:
                 return word
             command = found
+        elif word == "--":
+            return None  # from here on it is another program's
         elif word.startswith("--"):
             options = {name for param in command.params for name in (*param.opts,
                                                                      *param.secondary_opts)}
@@ -202,6 +221,14 @@ def test_links_lead_somewhere(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_rows_of_tables_belong_to_a_table(page: str) -> None:
+    """A row after an empty line is no row of the table above: a reader sees its bars."""
+    for token in doc_commands.parse(page):
+        if token.type == "inline" and token.map:
+            assert not token.content.startswith("|"), f"{page}:{token.map[0] + 1}: no table"
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_files_that_are_named_exist(page: str) -> None:
     """A path of this project in the text is there (or, with a star, matches something)."""
     for line, text in in_code(page):
@@ -244,6 +271,7 @@ def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
     (test_links_lead_somewhere, "[there](nowhere.md)"),
     (test_links_lead_somewhere, "# Here\n\n[there](#hear)"),
     (test_links_lead_somewhere, "![picture](nowhere.png)"),
+    (test_rows_of_tables_belong_to_a_table, "| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n"),
 ], ids=lambda value: value[:24] if isinstance(value, str) else value.__name__[5:])
 def test_a_spoilt_page_is_found(check: Callable[[str], None], text: str,
                                 spoilt: Callable[[str], str]) -> None:

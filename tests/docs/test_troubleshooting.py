@@ -11,23 +11,27 @@ import doc_commands
 from doc_commands import PROJECT
 
 #: Exceptions whose text a user reads: on the terminal, or as the reason in a record.
-RAISED = {"UserError", "NothingToReport", "RecordError", "BuildError", "GuestError", "ArchiveError",
+RAISED = {"UserError", "NoResultsError", "RecordError", "BuildError", "GuestError", "ArchiveError",
           "MeasureError", "TopologyError", "RadioError", "TestbedLost", "WorkerLost",
-          "ChecksumError", "DissectorLost", "error", "to_user", "_gone", "fail", "Finding",
-          "complain", "StudyError", "ManifestError"}
+          "ChecksumError", "DissectorLost", "StudyError", "ManifestError", "add_finding",
+          "to_disk_error", "_ended_error", "_kernel_error", "make_error", "YamlProblem",
+          "_make_refusal"}
 #: Modules with no message for those who measure, and why.
 PASSED_OVER = {
-    "measure/worker.py": "the harness talks to it, and sends what it knows",
-    "studies/qop2007/survival.py": "is for tests",
-    "measure/wpa_ctrl.py": "what a daemon's socket may say when the daemon is broken",
-    "harness/selftest/medium_bench.py": "bench measures the harness itself",
-    "harness/selftest/medium_trial.py": "the same",
-    "harness/commands/report_bench.py": "the same", "harness/selftest/cluster_bench.py": "the same",
-    "harness/selftest/faults_bench.py": "the same",
+    "measure/agent/worker.py": "the harness talks to it, and sends what it knows",
+    "studies/qop2007/workload.py": "is for tests",
+    "measure/services/hostap.py": "what a daemon's socket may say when the daemon is broken",
+    "bench/medium.py": "bench measures the harness itself",
+    "bench/medium_trial.py": "the same",
+    "bench/report.py": "the same", "bench/cluster.py": "the same",
+    "bench/faults.py": "the same",
     "policies/document.py": "docs/policies.md#errors", "policies/loader.py": "the same",
     "policies/weights.py": "the same",
 }
-PACKAGES = ("analysis", "guest", "harness", "measure", "policies", "studies", "topologies")
+#: Which arguments are a text, where not all are: stages and lines stand first, advice last.
+_WHAT = {"MeasureError": slice(1, None), "YamlProblem": slice(1, 2), "_make_refusal": slice(1, 2)}
+PACKAGES = ("analysis", "documents", "guest", "harness", "measure", "policies", "studies",
+            "topologies")
 
 
 def messages() -> Iterator[tuple[str, str]]:
@@ -39,9 +43,8 @@ def messages() -> Iterator[tuple[str, str]]:
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and _name(node.func) in RAISED:
-                    # A MeasureError names the stage first, which no text of its own.
-                    said = node.args[1:] if _name(node.func) == "MeasureError" else node.args
-                    fixed = max(map(_fixed, said), key=len, default="")
+                    said = _WHAT.get(_name(node.func), slice(None))
+                    fixed = max(map(_fixed, node.args[said]), key=len, default="")
                     if len(fixed) > 5:
                         yield f"{name}:{node.lineno}", fixed
 

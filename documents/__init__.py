@@ -1,0 +1,1 @@
+"""Read the YAML files that users write, with messages about their errors."""
