@@ -1,0 +1,1 @@
+"""Benchmarks of qop itself: speed, accuracy of emulation, and behaviour under faults."""
