@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.adp import host as adp_host
-from protocols.adp.context import Settings
-from protocols.adp.crypto import PUBLIC_KEY, Operation, RsaPrivate
-from protocols.adp.effects import Deliver, Effect, Message, Note, Send
+from protocols.adp.context import HostSettings
+from protocols.adp.crypto import PUBLIC_KEY, Operation, RsaPrivateKey
+from protocols.adp.effects import DeliverMessage, Effect, Message, ProgramEvent, SendFrame
 from protocols.adp.host import Host
 from protocols.adp.keys import public_half
-from protocols.adp.suite import Directory, PrivateKey
+from protocols.adp.suite import KeyDirectory, PrivateKey
 
 OLD, MODERN = "adp-1987", "adp"
 #: 256-bit primes: real RSA of 512 bits, as in the 1980s, and quick.
@@ -40,7 +40,7 @@ def private_keys(version: str) -> dict[str, PrivateKey]:
         return {name: Ed25519PrivateKey.from_private_bytes(name.encode().ljust(32))
                 for name in NAMES}
     pairs = [(0, 1), (2, 3), (4, 5), (6, 7), (0, 3)]
-    return {name: RsaPrivate(_PRIMES[p], _PRIMES[q], 65537)
+    return {name: RsaPrivateKey(_PRIMES[p], _PRIMES[q], 65537)
             for name, (p, q) in zip(NAMES, pairs, strict=True)}
 
 
@@ -62,7 +62,7 @@ class Shipped:
 
     at_s: float
     host: str
-    effect: Send
+    effect: SendFrame
 
 
 @dataclass
@@ -70,22 +70,22 @@ class World:
     """Hosts, a clock, and a network that does only what it is told."""
 
     version: str
-    settings: Settings = field(default_factory=Settings)
+    settings: HostSettings = field(default_factory=HostSettings)
     seed: int = 1
     names: tuple[str, ...] = ("alpha", "beta")
     now_s: float = 0.0
     hosts: dict[str, Host] = field(default_factory=dict)
     operations: dict[str, Counter[Operation]] = field(default_factory=dict)
     packets: list[Packet] = field(default_factory=list)
-    delivered: dict[str, list[Deliver]] = field(default_factory=dict)
+    delivered: dict[str, list[DeliverMessage]] = field(default_factory=dict)
     shipped: list[Shipped] = field(default_factory=list)
-    notes: list[tuple[str, Note]] = field(default_factory=list)
+    notes: list[tuple[str, ProgramEvent]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
         keys = KEYS[self.version]
-        self.directory = Directory({name: KERNEL_OWNERS[name] for name in self.names},
-                                   {name: public_half(key) for name, key in keys.items()})
+        self.directory = KeyDirectory({name: KERNEL_OWNERS[name] for name in self.names},
+                                      {name: public_half(key) for name, key in keys.items()})
         for name in self.names:
             self.operations[name] = Counter()
             self.delivered[name] = []
@@ -103,12 +103,12 @@ class World:
         """Put what is sent on the network, keep the rest."""
         for effect in effects:
             match effect:
-                case Send():
+                case SendFrame():
                     self.shipped.append(Shipped(self.now_s, name, effect))
                     self.packets.append(Packet(name, effect.host, effect.payload))
-                case Deliver():
+                case DeliverMessage():
                     self.delivered[name].append(effect)
-                case Note():
+                case ProgramEvent():
                     self.notes.append((name, effect))
 
     def send(self, name: str, message: Message) -> None:
@@ -164,7 +164,7 @@ class World:
         """User data that has been delivered on a host."""
         return [delivery.data for delivery in self.delivered[name]]
 
-    def events(self, name: str, event: str) -> list[Note]:
+    def events(self, name: str, event: str) -> list[ProgramEvent]:
         """Notes of one kind of one host."""
         return [note for host, note in self.notes if host == name and note.event == event]
 

@@ -9,15 +9,14 @@ import random
 from collections import Counter, deque
 
 from protocols.authenticast import crypto
-from protocols.authenticast.asking import ClientPolicy
-from protocols.authenticast.client import Client
-from protocols.authenticast.controllers.static import Static
+from protocols.authenticast.client import Client, ClientPolicy
+from protocols.authenticast.controllers import StaticController
 from protocols.authenticast.crypto import Crypto
-from protocols.authenticast.effects import Deliver, Lose, Note, Send
-from protocols.authenticast.messages import Wish
-from protocols.authenticast.schemes.tesla import Schedule
+from protocols.authenticast.effects import DeliverPacket, DropPacket, ProgramEvent, SendDatagram
+from protocols.authenticast.messages import StreamRequest
+from protocols.authenticast.schemes.tesla import TeslaSchedule
 from protocols.authenticast.server import Server, ServerPolicy
-from protocols.authenticast.settings import Algorithm, Range, Scheme, Setting
+from protocols.authenticast.settings import Algorithm, LevelRange, Scheme, StreamSetting
 from protocols.authenticast.stream import StreamPolicy
 
 MS = 1_000_000
@@ -33,9 +32,10 @@ def key(name: str, algorithm: Algorithm = ED):
 
 
 def wish(scheme=Scheme.PERCENTAGE, algorithm=ED, bundle=1, level=1.0, low=0.0, high=1.0,
-         **switches) -> Wish:
+         **switches) -> StreamRequest:
     """What a user wants."""
-    return Wish(Range(low, high), Setting(scheme, algorithm, bundle, level), **switches)
+    return StreamRequest(LevelRange(low, high), StreamSetting(scheme, algorithm, bundle, level),
+                         **switches)
 
 
 def passes(datagram: bytes, rng: random.Random) -> list[tuple[int, bytes]]:
@@ -51,8 +51,8 @@ def broken(_datagram: bytes, _rng: random.Random) -> list[tuple[int, bytes]]:
 class Ends:
     """A server, one client, and wires between them; `costs` are ns by kind of operation."""
 
-    def __init__(self, wished: Wish, *, seed=1, wire=passes, costs=None, buffer=None,
-                 controller=Static, tesla=None, hold_ns=500 * MS, ahead_ns=0,
+    def __init__(self, wished: StreamRequest, *, seed=1, wire=passes, costs=None, buffer=None,
+                 controller=StaticController, tesla=None, hold_ns=500 * MS, ahead_ns=0,
                  keys=(Algorithm.ED25519,), client_keys=None, client_steal=lambda _s: 0.0,
                  delay_bound_s=1.0) -> None:
         self.rng = random.Random(seed)
@@ -66,16 +66,16 @@ class Ends:
         self.buffer: deque = deque()
         self.dropped = 0
         self.busy_ns = START_NS
-        self.delivered: list[Deliver] = []
-        self.lost: list[Lose] = []
-        self.notes: list[Note] = []
+        self.delivered: list[DeliverPacket] = []
+        self.lost: list[DropPacket] = []
+        self.notes: list[ProgramEvent] = []
         self.wires: list[tuple[str, bytes]] = []
         self.counts: Counter = Counter()
         server_keys = {algorithm: key("server", algorithm) for algorithm in keys}
         identity = server_keys[keys[0]]
         self.server = Server(ServerPolicy(
             "server", StreamPolicy(server_keys, identity, delay_bound_s, hold_ns,
-                                   tesla or Schedule(100 * MS, 3, 200)),
+                                   tesla or TeslaSchedule(100 * MS, 3, 200)),
             {"client": {ED: key("client").public}}), Crypto(), self.rng.randbytes, controller)
         trusted = client_keys or {a: k.public for a, k in server_keys.items()}
         self.client = Client(ClientPolicy("client", key("client"), "server", trusted, wished,
@@ -95,13 +95,13 @@ class Ends:
     def perform(self, effects) -> None:
         """Carry out what an end wants done."""
         for effect in effects:
-            if isinstance(effect, Send):
+            if isinstance(effect, SendDatagram):
                 self.send(effect)
             else:
-                {Deliver: self.delivered, Lose: self.lost, Note: self.notes}[
+                {DeliverPacket: self.delivered, DropPacket: self.lost, ProgramEvent: self.notes}[
                     type(effect)].append(effect)
 
-    def send(self, effect: Send) -> None:
+    def send(self, effect: SendDatagram) -> None:
         """Put a datagram on its wire."""
         way = {None: "up", DATA: "data", CONTROL: "down"}[effect.to]
         self.wires.append((way, effect.payload))
@@ -171,7 +171,7 @@ class Ends:
         self.run(ns)
         return self.summary()
 
-    def turn(self, wished: Wish) -> None:
+    def turn(self, wished: StreamRequest) -> None:
         """The user turns the dial."""
         self.perform(self.client.update_request(wished, self.now_ns))
 

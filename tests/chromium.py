@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+# Against hangs only: a busy machine takes a minute for what a quiet one does in three seconds.
+SCRIPT_TIMEOUT_S = 240
 needed = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="needs chromium (./qop test installs it)")
 
@@ -27,6 +29,7 @@ def started() -> Iterator[Any]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     with webdriver.Chrome(service=Service(DRIVER), options=options) as driver:
+        driver.set_script_timeout(SCRIPT_TIMEOUT_S)
         yield driver
 
 

@@ -21,8 +21,8 @@ from xdist.scheduler import LoadScopeScheduling, Scheduling
 import compiled
 import shared
 from guest import image as guest_image
-from measure import record
-from measure.record import Record
+from measure.records import record
+from measure.records.record import Record
 
 PROJECT = Path(__file__).parent.parent
 # What modules hold stays: looking through it again and again while they are imported is in vain.
@@ -147,9 +147,10 @@ class GuestScheduling(LoadScopeScheduling):
     """
 
     #: What takes longest, in this order: what began last would be waited for by itself.
-    FIRST = ("test_box.py", "qop2007/test_scenarios.py", "test_bench_faults_finds_nothing",
-             "test_container.py", "test_interruption.py", "qop2007/test_end_to_end.py",
-             "test_faults.py", "authenticast1998/test_end_to_end.py", "krb5today/test_guest.py",
+    FIRST = ("test_box.py", "test_hosts.py", "qop2007/test_scenarios.py",
+             "test_bench_faults_finds_nothing", "test_container.py", "test_interruption.py",
+             "qop2007/test_end_to_end.py", "test_faults.py",
+             "authenticast1998/test_end_to_end.py", "krb5today/test_guest.py",
              "test_builders.py", "test_campaign.py", "test_docs_run.py", "test_cluster_guest.py",
              "adp1987/test_guest.py", "test_virtual.py", "kerberos2002/test_guest.py",
              "test_sampling.py")

@@ -39,7 +39,7 @@ class Driven:
         self._sent = 0
         (self.folder / "out" / "logs").mkdir(parents=True)
         (self.folder / "commands").mkdir()
-        for room in ("measure", "topologies"):
+        for room in ("documents", "measure", "topologies"):
             shutil.copytree(PROJECT / room, self.folder / "code" / room,
                             ignore=shutil.ignore_patterns("__pycache__", "*.yml"))
         shutil.copy(inside, self.folder / "code")

@@ -9,24 +9,24 @@ from typing import Any
 
 import analysis
 import studies
+from analysis.cell_status import CellStatus, MissingReason
 from analysis.cells import Cells
 from analysis.present import terminal
-from analysis.standing import Missing, Standing
 from analysis.table import Table
-from measure import phases as measured
-from measure.manifest import Manifest, plan_digest
-from measure.record import CheckRecord, Record, StudyRecord, write_record
+from measure.checks import phases as measured
+from measure.records.manifest import Manifest, plan_digest
+from measure.records.record import CheckRecord, Record, StudyRecord, write_record
 from policies import Policy, load_all
-from studies import mobile
-from studies.qop2007.body import (
+from studies import policy_factors
+from studies.qop2007.measurements import (
     AuthenticationRecord,
-    Measured,
+    Measurements,
     PhaseRecord,
     StreamRecord,
     handoff_s,
 )
 from studies.qop2007.phases import find_components, summed_components
-from studies.qop2007.report import handoff
+from studies.qop2007.report import run_table
 from topologies.loader import load_medium, load_scenario, scenario_ids, to_json
 
 STUDY = studies.load_study("qop2007")
@@ -45,7 +45,7 @@ P12_PHASES = {"scan": (0.0394, 3), "authentication": (0.0009, 2), "association":
 LEFT_S, LEAVING_S = 0.5, 0.0085
 _OF_AN_AUTHENTICATION = frozenset(AuthenticationRecord.model_fields)
 #: Fields of the body; every other change of a record is one of its envelope.
-_BODY = frozenset(Measured.model_fields)
+_BODY = frozenset(Measurements.model_fields)
 
 
 def make(policy: str = "P1", repetition: int = 1, *, scenario: str = "N2", tcp: float = 4.61e6,
@@ -70,7 +70,7 @@ def make(policy: str = "P1", repetition: int = 1, *, scenario: str = "N2", tcp: 
 
 
 def _body(known: Policy | None, scenario: str, tcp: float, udp: float,
-          phases: Mapping[str, tuple[float, int]]) -> tuple[dict[str, float], Measured]:
+          phases: Mapping[str, tuple[float, int]]) -> tuple[dict[str, float], Measurements]:
     """The stamps of a repetition, and its body."""
     roams = scenario in ROAMING
     stays = [*_stay(phases, 0.0, ""),
@@ -81,7 +81,7 @@ def _body(known: Policy | None, scenario: str, tcp: float, udp: float,
     parts = find_components(stays)
     summed = summed_components(known, roaming=roams) if known else tuple(sorted(parts))
     moved = _records(measured.handoff_phases({"stamps": stamps}, stays))
-    return stamps, Measured(
+    return stamps, Measurements(
         authentications=[AuthenticationRecord(components_s=parts, phases=_records(stays))],
         handoff=moved, handoff_s=handoff_s(_records(stays), moved, stamps),
         authentication_sum=list(summed),
@@ -101,9 +101,9 @@ def changed(record: Record, **changes: Any) -> Record:
     return record.model_copy(update={**envelope, "measured": body})
 
 
-def body_of(record: Record) -> Measured:
+def body_of(record: Record) -> Measurements:
     """The body of a record."""
-    return Measured.model_validate(record.measured)
+    return Measurements.model_validate(record.measured)
 
 
 def _plain(value: Any) -> Any:
@@ -183,7 +183,7 @@ def manifest_of(records: Iterable[Record], own: Iterable[Policy] = (), *, repeti
 def _policy(policy: Policy | None) -> dict[str, Any]:
     if policy is None:
         return {}
-    level = mobile.policy_level(policy)
+    level = policy_factors.policy_level(policy)
     return {"title": level.title, "digest": level.digest, "content": level.content}
 
 
@@ -232,12 +232,12 @@ def load(folder: Path) -> analysis.Results:
 
 def handoffs_of(cells: Cells) -> Table:
     """The handoffs' table."""
-    return handoff.handoff_table(cells)
+    return run_table.handoff_table(cells)
 
 
-def standing_of(cells: Cells, policy: str, scenario: str = "N2") -> Standing:
+def standing_of(cells: Cells, policy: str, scenario: str = "N2") -> CellStatus:
     """Where the cell of a policy in a scenario stands."""
-    return cells.standing((policy, scenario))
+    return cells.status((policy, scenario))
 
 
 def value_of(cells: Cells, name: str, policy: str, scenario: str = "N2") -> Any:
@@ -246,7 +246,7 @@ def value_of(cells: Cells, name: str, policy: str, scenario: str = "N2") -> Any:
                    and metric.difference.name == name), None)
     ids = (policy, scenario)
     value = cells.difference(metric, ids) if metric else cells.value(name, ids)
-    return value if isinstance(value, Missing) else value.estimate
+    return value if isinstance(value, MissingReason) else value.estimate
 
 
 def lines_of(cells: Cells, width: int) -> list[str]:

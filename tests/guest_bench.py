@@ -6,14 +6,14 @@ import asyncio
 from pathlib import Path
 
 from conftest import PATIENCE_S
-from guest.boot import Exit, Guest, boot_guest
-from guest.image import Image
+from guest.boot import ExitStatus, Guest, boot_guest
+from guest.image import GuestImage
 
 
 class Bench:
     """Boots guests below a test's folder."""
 
-    def __init__(self, image: Image, folder: Path) -> None:
+    def __init__(self, image: GuestImage, folder: Path) -> None:
         self.image = image
         self.folder = folder
         self.job = folder / "job"
@@ -30,7 +30,7 @@ class Bench:
             **options,
         )
 
-    async def run(self, *command: str, **options) -> tuple[str, Exit]:
+    async def run(self, *command: str, **options) -> tuple[str, ExitStatus]:
         """A guest's whole output, and how it ended."""
         async with asyncio.timeout(PATIENCE_S), await self.boot(*command, **options) as guest:
             guest.stdin.close()

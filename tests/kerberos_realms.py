@@ -14,11 +14,10 @@ from typing import Any
 from protocols.kerberos import messages
 from protocols.kerberos.client import Client
 from protocols.kerberos.config import ClientRole, load_config
-from protocols.kerberos.errors import Refusal
-from protocols.kerberos.meter import Meter
-from protocols.kerberos.party import Party
+from protocols.kerberos.messages import KrbError
+from protocols.kerberos.party import Party, PartyWork, PhaseMark
+from protocols.kerberos.processor import Meter
 from protocols.kerberos.program import party_of
-from protocols.kerberos.steps import Mark, Work
 from studies.kerberos2002 import pki, programs
 
 SERVICES = 3
@@ -82,17 +81,17 @@ class Realms:
         self.said.append((asker, to, transport, message))
         try:
             reply = self._run(to, self.parties[to].answer_request(self.party(to), message))
-        except Refusal as refusal:
+        except KrbError as refusal:
             reply = messages.error_message(refusal, time.time_ns(), *self.parties[to].name)
         self.said.append((to, asker, transport, reply))
         return reply
 
-    def _run(self, name: str, work: Work) -> bytes:
+    def _run(self, name: str, work: PartyWork) -> bytes:
         reply: bytes | None = None
         try:
             while True:
                 step = work.send(reply)  # type: ignore[arg-type]
-                if isinstance(step, Mark):
+                if isinstance(step, PhaseMark):
                     self.marks.append(step.name)
                     reply = b""
                 else:

@@ -15,15 +15,15 @@ import dask
 import made_up_measuring as made_up
 import plans
 from conftest import PATIENCE_S
-from harness.cluster import extra, keys
+from harness.cluster import dask_settings, security
 from harness.cluster.campaign import ClusterCampaign
-from harness.cluster.keys import ClusterKey, Role
-from harness.cluster.serving import PlainScheduler, PlainWorker
+from harness.cluster.security import ClusterKey
+from harness.cluster.servers import TlsScheduler, TlsWorker
 from harness.engine import results
 from harness.engine.events import Event, EventLog, RunState
 from harness.engine.plan import Plan
-from measure import record
-from measure.record import Record
+from measure.records import record
+from measure.records.record import Record
 
 
 @functools.cache
@@ -36,28 +36,27 @@ def plan_of(policies: int = 4, repetitions: int = 2) -> Plan:
 class Lent:
     """A scheduler in this process, and its workers, reached by TLS on the loopback interface."""
 
-    scheduler: PlainScheduler
+    scheduler: TlsScheduler
     key: ClusterKey
     folder: Path
-    workers: list[PlainWorker] = field(default_factory=list)
+    workers: list[TlsWorker] = field(default_factory=list)
 
     async def add(self, count: int = 1) -> None:
         """So many workers more."""
         for _ in range(count):
-            self.workers.append(await PlainWorker(
-                self.scheduler.address, key=self.key.derive_key(Role.WORKER),
-                local_directory=str(self.folder)))
+            self.workers.append(await TlsWorker(
+                self.scheduler.address, key=self.key, local_directory=str(self.folder)))
 
 
 @contextlib.asynccontextmanager
 async def workers(count: int) -> AsyncIterator[Lent]:
     """Workers in this process, and their cluster's keys where a run finds them."""
     # Closing what a test has lost already waits this long for it to come back.
-    with dask.config.set(extra.SETTINGS | {"distributed.comm.timeouts.connect": "1s"}):
-        key = ClusterKey.from_secret()
-        async with PlainScheduler(host="127.0.0.1", port=0, key=key) as scheduler:
-            kept = keys.store_keys(scheduler.address, key)
-            lent = Lent(scheduler, key, kept[0].parent / "dask")
+    with dask.config.set(dask_settings.DASK_SETTINGS | {"distributed.comm.timeouts.connect": "1s"}):
+        key = ClusterKey.make_new()
+        async with TlsScheduler(host="127.0.0.1", port=0, key=key) as scheduler:
+            kept = security.store_key(scheduler.address, key)
+            lent = Lent(scheduler, key, kept.parent / "dask")
             try:
                 await lent.add(count)
                 yield lent

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from distributed import get_worker
-from distributed.protocol import to_serialize
-from distributed.protocol.serialize import ToPickle
 
 from fabricated import make
 from guest import image
-from harness.cluster import measuring
-from harness.cluster.guard import TOPIC
+from harness.cluster import worker_tasks
 from harness.cluster.shares import Share
 from harness.engine import recording
 from harness.engine.events import EventLog
 from harness.engine.plan import Step
 from harness.engine.results import ResultsFolder
-from measure import record
-from measure.record import Record
+from measure.records import record
+from measure.records.record import Record
 
 #: What guests would boot.
-IMAGE = image.Image(Path("linux"), Path("root"), seccomp=True, key="kernel-root", manifest={})
-#: What a worker sends, as messages of dask's.
-Lie = Callable[[Share], Sequence[Mapping[str, Any]]]
+IMAGE = image.GuestImage(Path("linux"), Path("root"), seccomp=True, key="kernel-root", manifest={})
 BROKEN = "no space left on device"
 LINE = b"a line\n"
 
@@ -48,9 +41,6 @@ class Script:
     #: The first worker that has measured so many repetitions measures no more.
     stalls_after: int = 10**6
     stalled: str = ""
-    #: What workers say once they have measured one repetition, each the next; and who they are.
-    lies: list[Lie] = field(default_factory=list)
-    liars: list[str] = field(default_factory=list)
     #: The step after whose record the worker's process is killed.
     dies_before_sending: str = ""
     #: What it takes to end what was measured, as guests do.
@@ -93,11 +83,6 @@ async def measure(share: Share, results: ResultsFolder, events: EventLog,
                 todo.append((step, True))
             count += 1
             await asyncio.sleep(0.02)
-            if SCRIPT.lies and at not in SCRIPT.liars:
-                SCRIPT.liars.append(at)
-                for message in SCRIPT.lies.pop(0)(share):
-                    get_worker().batched_send(message)
-                await asyncio.Event().wait()  # what follows would be of one that was found out
         log = results.logs / "cells" / "P1-N2.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_bytes(LINE)
@@ -114,7 +99,7 @@ async def measure_or_skip(share: Share, results: ResultsFolder, events: EventLog
     for step in share.steps.values():
         (named if share.plan.testbed_of(step.cell) in there else others).add_steps([step])
     if named.steps:
-        await measuring.run_campaign(named, results, events, kept)
+        await worker_tasks.run_campaign(named, results, events, kept)
     await measure(others, results, events, kept)
 
 
@@ -137,60 +122,3 @@ def put(results: ResultsFolder, entry: Record) -> None:
                  results.files / entry.name / "trace.txt", results.reports / f"{entry.name}.jsonl"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(LINE if path.suffix == ".jsonl" else entry.name.encode())
-
-
-# --- Lies -----------------------------------------------------------------------------------------
-
-
-def under_way() -> str:
-    """The key of the share that this worker measures."""
-    [key] = (task.key for task in get_worker().state.executing
-             if task.key.startswith("measure_share-"))
-    return str(key)
-
-
-def said(message: Any) -> dict[str, Any]:
-    """Something that is said of the share under way, as an event."""
-    return {"op": "log-event", "topic": f"{TOPIC}{under_way().removeprefix('measure_share-')}",
-            "msg": message}
-
-
-def finding(share: Share, changes: Mapping[str, Any] | None = None, *, step: Step | None = None,
-            **content: Any) -> dict[str, Any]:
-    """The finding of a share's second step, with changes and other files."""
-    step = step or list(share.steps.values())[1]
-    entry = made(share, step).model_copy(update=dict(changes or {}))
-    return {"kind": "finding", "record": entry.model_dump_json(by_alias=True), "captures": {},
-            "files": {}, "reports": b"", **content}
-
-
-def of_another_worker(share: Share) -> Step:
-    """A step that the share's worker was not given."""
-    return next(step for step in share.plan.all_steps() if step.name not in share.steps)
-
-
-class Bomb:
-    """Leaves a file where it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self._path,)
-
-
-def _erred(blob: Any) -> dict[str, Any]:
-    key = under_way()
-    return {"op": "task-erred", "key": key, "exception": blob, "traceback": blob,
-            "exception_text": "", "traceback_text": "", "stimulus_id": "x", "startstops": (),
-            "run_id": get_worker().state.tasks[key].run_id}
-
-
-def bombs(path: Path) -> list[Lie]:
-    """Pickles that a worker may send, each by a way of its own."""
-    blob = pickle.dumps(Bomb(path))
-    return [
-        lambda _: [said(ToPickle(Bomb(path)))],
-        lambda _: [said({"kind": "end", "broken": to_serialize(Bomb(path)), "logs": {}})],
-        lambda _: [_erred(to_serialize(Bomb(path)))],
-        lambda _: [_erred(blob)]]

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import studies
-from harness.engine import control, events
+from harness.engine import control_socket, events
 from harness.engine.request import RunRequest, build_plan
-from studies.authenticast1998.thermostat.readings import EVERY_S
-from studies.authenticast1998.thermostat.watching import settings_from_configuration
+from studies.authenticast1998.thermostat.readings import EVERY_S, settings_from_configuration
 
 STUDY = studies.load_study("authenticast1998")
 assert STUDY.live is not None
@@ -56,7 +55,7 @@ class MadeUpRun:
     def __enter__(self) -> MadeUpRun:
         for thread in self._threads:
             thread.start()
-        while not (self.folder / control.SOCKET).exists():
+        while not (self.folder / control_socket.SOCKET_NAME).exists():
             time.sleep(0.01)
         return self
 
@@ -108,7 +107,7 @@ class MadeUpRun:
 
     def _hear(self) -> None:
         async def listen() -> None:
-            async with control.listen_for_messages(self.folder, self._take):
+            async with control_socket.listen_for_messages(self.folder, self._take):
                 await asyncio.to_thread(self._over.wait)
         asyncio.run(listen())
 

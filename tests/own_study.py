@@ -1,4 +1,4 @@
-"""Studies of a test's own, as folders beside those of the project."""
+"""Studies of a test's own, in a folder outside of the checkout."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ def tutorial() -> dict[str, str]:
     return files
 
 
+def write_study(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the files of a study into a new folder."""
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+
 @contextmanager
 def installed(place: Path, files: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Studies by id, each as files by name, beside the default one while the context lasts."""
-    (place / "studies").mkdir()
-    (place / "studies" / studies.DEFAULT).symlink_to(PROJECT / "studies" / studies.DEFAULT)
+    """Studies by id, each as files by name, on the search path while the context lasts."""
     for study, contents in files.items():
-        folder = place / "studies" / study
-        folder.mkdir(parents=True)
-        for name, text in contents.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(text)
+        write_study(place / "studies" / study, contents)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(studies, "FOLDER", place / "studies")
-        patch.setattr(studies, "__path__", [*studies.__path__, str(place / "studies")])
-        studies.load_study.cache_clear()
+        patch.setenv(studies.PATH_VARIABLE, str(place / "studies"))
+        studies.extend_search_path(())
         try:
             yield
         finally:
-            studies.load_study.cache_clear()
+            patch.undo()
+            studies.extend_search_path(())
             for name in [name for name in sys.modules if name.split(".")[:1] == ["studies"]
                          and name.split(".")[1:2] and name.split(".")[1] in files]:
                 del sys.modules[name]

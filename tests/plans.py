@@ -9,8 +9,8 @@ from typing import Any
 import studies
 from harness.engine.plan import Plan, RunSettings
 from harness.engine.request import RunRequest, build_plan
-from measure.record import Record
-from studies.qop2007.body import Measured
+from measure.records.record import Record
+from studies.qop2007.measurements import Measurements
 from studies.study import Level
 
 STUDY = studies.load_study("qop2007")
@@ -35,7 +35,7 @@ def with_levels(made: Plan, **levels: Sequence[Level]) -> Plan:
     return dataclasses.replace(made, levels={**made.levels, **levels})
 
 
-def body(entry: Record) -> Measured:
+def body(entry: Record) -> Measurements:
     """What the study measured, of its record; there must be something."""
     assert entry.measured is not None, entry.reason
-    return Measured.model_validate(entry.measured)
+    return Measurements.model_validate(entry.measured)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.queueing.chains import visit_ratios
 from analysis.queueing.network import Chain, CustomerClass, QueueingNetwork, QueueingStation, Visit
+from analysis.queueing.routing import visit_ratios
 
 FILE = Path(__file__).parent / "recorded" / "queueing" / "line.json"
 RECORDED: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))

@@ -12,9 +12,9 @@ import fabricated
 import made_up_captures
 import plans
 from harness.engine.plan import Plan
-from harness.portable import exporting, verifying
-from measure import record
-from measure.document import DIGEST_FIELD, seal_text
+from harness.portable import archive, verification
+from measure.records import record
+from measure.records.document import DIGEST_FIELD, seal_text
 
 CAPTURES = ("auth-air.pcap", "traffic-air.pcap")
 PCAP = made_up_captures.pcap([])
@@ -72,7 +72,8 @@ def tree(folder: Path) -> dict[str, bytes]:
 def packed(tmp_path: Path, captures: str = "all", **changes: object) -> Path:
     """An archive of a made-up folder called `run`."""
     folder = make(tmp_path / "run", **changes)  # type: ignore[arg-type]
-    return exporting.export_folder(folder, tmp_path / "run.tar.gz", captures).file  # type: ignore[arg-type]
+    return archive.export_folder(folder, tmp_path / "run.tar.gz",
+                                 captures).file  # type: ignore[arg-type]
 
 
 def assert_nothing_came(root: Path, folder: Path, before: list[str]) -> None:
@@ -84,7 +85,7 @@ def assert_nothing_came(root: Path, folder: Path, before: list[str]) -> None:
 
 def findings(place: Path) -> list[str]:
     """What verify says of a folder or an archive."""
-    return [finding.text for finding in verifying.verify_results(place).findings]
+    return [finding.text for finding in verification.verify_results(place).findings]
 
 
 def seal_anew(path: Path, document: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from guest.boot import Clock
-from harness.engine.machine import LINE_LIMIT, Running
+from harness.engine.machine import LINE_LIMIT, WorkerProcess
 
 WORKER = """
 import json, sys, time
@@ -73,10 +73,15 @@ class SpeakingMachine:
 
     at_once = 1
     max_testbeds = 1
+    patience = 1.0
 
     def __init__(self) -> None:
         self.processors = [0]
         self.lacking: dict[str, str] = {}
+
+    def describe_machine(self) -> dict[str, str]:
+        """Nothing."""
+        return {}
 
     def memory_mb(self, nodes: int, more_mb: int = 0) -> int:
         """Next to nothing."""
@@ -86,12 +91,16 @@ class SpeakingMachine:
         """It boots none."""
         return ""
 
+    def read_library(self, source: Path, packages: str = "") -> str:
+        """It preloads none."""
+        return ""
+
     def mount_path(self, job_dir: Path) -> str:
         """Beside the job."""
         return str(job_dir / "mount")
 
     async def start_worker(self, job_dir: Path, processor: int, nodes: int, *, study: str,
-                    packages: str = "", clock: Clock = "real", more_mb: int = 0) -> Running:
+                    packages: str = "", clock: Clock = "real", more_mb: int = 0) -> WorkerProcess:
         """A process with the program."""
         assert (job_dir / "job.json").exists() and study == "qop2007" and clock == "real"
         assert packages == ""

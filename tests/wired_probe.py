@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from measure.errors import MeasureError
-from measure.workload import Service, Session, Site
+from measure.agent.errors import MeasureError
+from measure.agent.workload import Service, Session, Site
 
 PORT = 7000
 # Counts what arrives until nothing has for a while; its first word says that it listens.
