@@ -273,9 +273,9 @@ HALF_A_MESSAGE = ("POST /TOKEN/tell HTTP/1.1\r\nHost: HOST\r\nOrigin: http://HOS
                   "Content-Length: 90\r\nContent-Type: application/json\r\n\r\n{")
 
 
-def handlers() -> int:
-    """How many connections the servers of this process answer."""
-    return sum("process_request" in thread.name for thread in threading.enumerate())
+def handlers() -> set[threading.Thread]:
+    """Return the threads that answer connections to the servers of this process."""
+    return {thread for thread in threading.enumerate() if "process_request" in thread.name}
 
 
 @pytest.mark.parametrize("text", [
@@ -312,16 +312,16 @@ def test_a_stream_whose_client_is_gone_is_closed(
         server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread ends though nothing is said to it; so does that of one that never reads."""
     monkeypatch.setattr(live_server, "_ALIVE_S", 0.1)
-    before = handlers()
+    before = handlers()  # threads of earlier tests, which may end meanwhile
     lines = "GET /TOKEN/lines HTTP/1.1\r\nHost: HOST\r\n\r\n"
     with connected(server, lines) as connection:
         connection.recv(1)
-        wait_until(lambda: handlers() > before)
-    wait_until(lambda: handlers() <= before)
+        wait_until(lambda: handlers() - before)
+    wait_until(lambda: not handlers() - before)
     monkeypatch.setattr(live_server, "_STREAM_S", 0.3)
     with connected(server, lines):
-        wait_until(lambda: handlers() > before)
-        wait_until(lambda: handlers() <= before)
+        wait_until(lambda: handlers() - before)
+        wait_until(lambda: not handlers() - before)
 
 
 def test_an_ended_run_is_told_nothing(tmp_path: Path) -> None:
