@@ -2,7 +2,8 @@
 
 This is for developers of qop. Arguments go to pytest. `pytest_passes` divides the tests: those
 without guests (virtual machines), those with guests, and last those that measure time, one at a
-time. The exit status shows whether all passed.
+time. Tests that fail run once more, one at a time, because a busy machine can make a test miss a
+deadline. The exit status shows whether all passed, at the second time at the latest.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import click
 from harness.engine.machine import ROOT
 from harness.errors import UserError
 
-#: pytest's exit status when nothing was selected.
-NOTHING = 5
+#: pytest's exit statuses when tests failed, and when nothing was selected.
+FAILED, NOTHING = 1, 5
 #: Tests with guests in parallel: for each processor, and at most. They wait half of their time for
 #: packets, deadlines and clocks.
 GUESTS_A_PROCESSOR, GUESTS_AT_ONCE = 2, 3
@@ -39,12 +40,21 @@ def command(arguments: tuple[str, ...]) -> int:
         raise UserError("test: pytest is missing; start it as './qop test', which installs it")
     statuses = []
     for options in pytest_passes(arguments):
-        statuses.append(subprocess.run(
-            [sys.executable, "-m", "pytest", "--durations=25", *options, *arguments], cwd=ROOT,
-            check=False).returncode)
-        if statuses[-1] not in (0, NOTHING) and STOPS & set(arguments):
+        statuses.append(_run_pytest("--durations=25", *options, *arguments))
+        stops = statuses[-1] not in (0, NOTHING) and STOPS & set(arguments)
+        if statuses[-1] == FAILED and options and not stops:
+            click.echo("qop test: the failed tests run once more, one at a time", err=True)
+            again = _run_pytest("--last-failed", "--last-failed-no-failures=none", "-x",
+                                *options, "--numprocesses=0", *arguments)
+            statuses[-1] = again if again != NOTHING else FAILED
+        if stops:
             break
     return overall_status(statuses)
+
+
+def _run_pytest(*arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT,
+                          check=False).returncode
 
 
 def pytest_passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -49,6 +49,29 @@ def test_the_exit_status_is_that_of_all(statuses: list[int], expected: int) -> N
     assert testing.overall_status(statuses) == expected
 
 
+@pytest.mark.parametrize(("tries", "arguments", "expected", "calls"), [
+    (2, (), 0, 2), (3, (), 1, 2), (2, ("-x",), 2, 1), (2, ("-p", "no:cacheprovider"), 4, 1)])
+def test_failed_tests_run_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int,
+                                    arguments: tuple[str, ...], expected: int, calls: int) -> None:
+    """A test that fails twice has failed, and so has one that pytest cannot select again."""
+    (tmp_path / "conftest.py").write_text(
+        'def pytest_addoption(parser):\n    parser.addoption("--guests")\n')
+    (tmp_path / "test_of_a_folder.py").write_text(f"""
+def test_succeeds_later():
+    with open("calls", "a+") as file:
+        file.write("x")
+        file.seek(0)
+        assert len(file.read()) >= {tries}
+def test_succeeds():
+    pass
+""")
+    monkeypatch.setattr(testing, "ROOT", tmp_path)
+    monkeypatch.setattr(testing, "pytest_passes", lambda _: [("--numprocesses", "2")])
+    assert testing.command.callback is not None
+    assert testing.command.callback(arguments) == expected
+    assert len((tmp_path / "calls").read_text()) == calls
+
+
 @pytest.mark.parametrize(("path", "expected"), [
     ("test_layering.py", []),
     ("harness/test_testing.py", ["room_harness"]),
