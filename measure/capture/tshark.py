@@ -66,12 +66,15 @@ def ikev2_proposal(cipher: str, integrity: str, prf: str, group: str, bits: str,
                    other: str = "") -> str:
     """Format an IKEv2 proposal in strongSwan syntax.
 
-    With an AEAD cipher the PRF replaces the integrity algorithm. `kinds` are the types of all
+    With an AEAD cipher the PRF replaces the integrity algorithm. Beside an integrity algorithm the
+    PRF is named only if it is another one, as strongSwan does. `kinds` are the types of all
     transforms, `other` the ids of those that tshark has no name for.
     """
     name = _CIPHERS_2.get(cipher, "?")
     name = name.format(bits) if "{}" in name else name + (bits if name == "aes" else "")
     second = _INTEGRITY_2.get(integrity, "?") if integrity else _PRFS_2.get(prf, "?")
+    if integrity and prf and (function := _PRFS_2.get(prf, "?")) != f"prf{second}":
+        second += f"-{function}"
     later = f"ke1_{_GROUPS.get(other, '?')}" if _FIRST_ADDITIONAL in kinds.split(",") else ""
     return "-".join(filter(None, (name, second, _GROUPS.get(group, "?"), later)))
 

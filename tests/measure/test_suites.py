@@ -32,7 +32,8 @@ def test_every_plain_suite_is_told_from_every_other(version: int) -> None:
                                            number(tshark._HASHES_1, integrity), groups, bits))
         else:
             told.add(tshark.ikev2_proposal(number(tshark._CIPHERS_2, name),
-                                           number(tshark._INTEGRITY_2, integrity), "5", groups,
+                                           number(tshark._INTEGRITY_2, integrity),
+                                           number(tshark._PRFS_2, f"prf{integrity}"), groups,
                                            bits))
     assert told == {"-".join(suite) for suite in PLAIN}
 
@@ -45,6 +46,12 @@ def test_suites_that_authenticate_by_themselves() -> None:
         assert tshark.ikev2_proposal(code, "", number(tshark._PRFS_2, prf),
                                      number(tshark._GROUPS, group),
                                      bits) == f"{cipher}-{prf}-{group}"
+
+
+def test_another_function_beside_an_integrity_algorithm_is_named() -> None:
+    """It fits no policy: those have the function of the same hash."""
+    assert tshark.ikev2_proposal("12", "12", "6", "19", "128") == "aes128-sha256-prfsha384-ecp256"
+    assert tshark.ikev2_proposal("12", "12", "8", "19", "128") == "aes128-sha256-?-ecp256"
 
 
 def test_a_further_key_exchange_is_part_of_the_suite() -> None:
