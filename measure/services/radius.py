@@ -207,6 +207,8 @@ class RadiusProxies(DaemonService):
 PROBE_POINT = "radius"
 #: Numbers of the two requests: without a Message-Authenticator, and with it.
 _UNSIGNED, _SIGNED = 1, 2
+#: Answers to read at most: the server may send each of the two again.
+_MOST_ANSWERS = 10
 
 
 def probe_server(site: Site, access_point: str, out: Path) -> tuple[dict[str, Any], bytes]:
@@ -232,8 +234,9 @@ def probe_server(site: Site, access_point: str, out: Path) -> tuple[dict[str, An
             for number, key in ((_UNSIGNED, b""), (_SIGNED, secret)):
                 asking.sendto(build_access_request(number, PROBE_USER, os.urandom(16), key),
                               (server, RADIUS_PORT))
-            while asking.recv(4096)[1:2] != bytes((_SIGNED,)):
-                pass
+            for _ in range(_MOST_ANSWERS):
+                if asking.recv(4096)[1:2] == bytes((_SIGNED,)):
+                    break
         time.sleep(_SETTLE_S)  # time for an answer that must not come, and for tcpdump
     [summary] = taken
     return summary, (out / summary["file"]).read_bytes()
