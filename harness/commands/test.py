@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from types import FrameType
 
 import click
 
@@ -53,8 +55,17 @@ def command(arguments: tuple[str, ...]) -> int:
 
 
 def _run_pytest(*arguments: str) -> int:
-    return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT,
-                          check=False).returncode
+    """Run pytest and return its exit status. SIGTERM interrupts it, so it ends its processes."""
+    def interrupt(number: int, _: FrameType | None) -> None:
+        running.send_signal(signal.SIGINT)
+        sys.exit(128 + number)
+
+    with subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT) as running:
+        before = signal.signal(signal.SIGTERM, interrupt)
+        try:
+            return running.wait()
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def pytest_passes(arguments: Sequence[str]) -> Iterator[tuple[str, ...]]:

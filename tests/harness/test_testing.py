@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -50,10 +51,10 @@ def test_the_exit_status_is_that_of_all(statuses: list[int], expected: int) -> N
 
 
 @pytest.mark.parametrize(("tries", "arguments", "expected", "calls"), [
-    (2, (), 0, 2), (3, (), 1, 2), (2, ("-x",), 2, 1), (2, ("-p", "no:cacheprovider"), 4, 1)])
+    (2, (), 0, 2), (3, (), 1, 2), (2, ("-x",), 2, 1)])
 def test_failed_tests_run_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int,
                                     arguments: tuple[str, ...], expected: int, calls: int) -> None:
-    """A test that fails twice has failed, and so has one that pytest cannot select again."""
+    """A test that fails twice has failed. With -x nothing runs once more."""
     (tmp_path / "conftest.py").write_text(
         'def pytest_addoption(parser):\n    parser.addoption("--guests")\n')
     (tmp_path / "test_of_a_folder.py").write_text(f"""
@@ -70,6 +71,35 @@ def test_succeeds():
     assert testing.command.callback is not None
     assert testing.command.callback(arguments) == expected
     assert len((tmp_path / "calls").read_text()) == calls
+
+
+_TESTING_ELSEWHERE = """
+import sys
+from pathlib import Path
+from harness.commands import test
+test.ROOT = Path(sys.argv[1])
+test.pytest_passes = lambda _: [("--numprocesses", "1")]
+sys.exit(test.command.callback(()))
+"""
+
+
+def test_sigterm_ends_pytest_and_its_processes(tmp_path: Path) -> None:
+    """`qop test` ends only after them, and no second pass begins."""
+    (tmp_path / "test_of_a_folder.py").write_text("""
+import os, time
+from pathlib import Path
+def test_begins():
+    Path("pids").write_text(f"{os.getpid()} {os.getppid()}")
+    time.sleep(600)
+""")
+    with subprocess.Popen([sys.executable, "-c", _TESTING_ELSEWHERE, tmp_path],
+                          cwd=PROJECT) as running:
+        conftest.wait_until(lambda: (tmp_path / "pids").exists()
+                            and len((tmp_path / "pids").read_text().split()) == 2)
+        running.terminate()
+        assert running.wait() == 128 + signal.SIGTERM
+    for pid in (tmp_path / "pids").read_text().split():
+        assert not Path("/proc", pid).exists()
 
 
 @pytest.mark.parametrize(("path", "expected"), [
