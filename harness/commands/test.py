@@ -56,12 +56,12 @@ def command(arguments: tuple[str, ...]) -> int:
 
 def _run_pytest(*arguments: str) -> int:
     """Run pytest and return its exit status. SIGTERM interrupts it, so it ends its processes."""
-    def interrupt(number: int, _: FrameType | None) -> None:
+    def interrupt_pytest(number: int, _: FrameType | None) -> None:
         running.send_signal(signal.SIGINT)
         sys.exit(128 + number)
 
     with subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT) as running:
-        before = signal.signal(signal.SIGTERM, interrupt)
+        before = signal.signal(signal.SIGTERM, interrupt_pytest)
         try:
             return running.wait()
         finally:

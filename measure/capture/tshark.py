@@ -484,7 +484,7 @@ def _parse_columns(columns: Sequence[str]) -> tuple[Any, ...]:
     c = dict(zip(_COMMON, columns, strict=True))
     return (
         int(c["frame.len"]), parse_number(c["wlan.fc.type_subtype"]), first_value(c["wlan.ta"]),
-        first_value(c["wlan.da"]), first_value(c["wlan.fc.protected"]) in ("1", "True"),
+        first_value(c["wlan.da"]), is_set(c["wlan.fc.protected"]),
         parse_number(c["wlan.rsn.pcs.type"] or c["wlan.wfa.ie.wpa.ucs.type"]),
         # tshark 4.0 and later name the last field differently.
         parse_number(c["wlan.rsn.akms.type"] or c["wlan.wfa.ie.wpa.akms.type"]
@@ -521,6 +521,14 @@ def _parse_suite(c: Mapping[str, str]) -> str:
 def first_value(column: str) -> str:
     """Return the first value in a column of tshark's output."""
     return column.partition(",")[0]
+
+
+def is_set(column: str) -> bool:
+    """Return whether the first flag in a column of tshark's output is set.
+
+    Wireshark 4.0 writes 1, and 4.4 writes True.
+    """
+    return first_value(column) in ("1", "True")
 
 
 def parse_numbers(column: str) -> tuple[int, ...]:

@@ -19,7 +19,6 @@ from measure.capture.tshark import Packet
 from measure.packets.management_frames import (
     MANAGEMENT_FIELDS,
     ManagementFrame,
-    is_set,
     parse_management_frame,
 )
 
@@ -38,7 +37,7 @@ _FIELDS = (
     "tls.handshake.certificate_length", "tls.alert_message.desc",
     "radius.id", "radius.Calling_Station_Id",
     "dhcp.option.dhcp", "dhcp.hw.mac_addr", "dhcp.id", "kerberos.msg_type", "kerberos.error_code",
-    "kerberos.CNameString", "isakmp.rspi", "isakmp.flag_r", "isakmp.flags",
+    "kerberos.CNameString", "isakmp.rspi", "isakmp.flags",
     "isakmp.notify.msgtype", "isakmp.version", "isakmp.length", "wg.type")
 FIELDS = tuple(dict.fromkeys((*tshark.PACKET_FIELDS, *MANAGEMENT_FIELDS, *_FIELDS)))
 
@@ -89,7 +88,7 @@ class Frame:
 
     def is_set(self, name: str) -> bool:
         """Return whether a flag is set."""
-        return is_set(self.columns.get(name, ""))
+        return tshark.is_set(self.columns.get(name, ""))
 
     def get_numbers(self, name: str) -> tuple[int, ...]:
         """Return all numbers of a field."""

@@ -25,7 +25,6 @@ from measure.capture.stream import CaptureStream
 from measure.explain import messages
 from measure.explain.frames import Frame
 from measure.packets import management_frames
-from measure.packets.management_frames import is_set
 
 _AIR_ENDS = "wlan.ta", "wlan.ra"
 _KEY_FIELDS = ("wlan_rsna_eapol.keydes.nonce", "wlan_rsna_eapol.keydes.mic",
@@ -147,7 +146,7 @@ def _air_identifiers(columns: Mapping[str, str]) -> Iterator[PacketIdentifier]:
     if not _is_air(columns):
         return
     subtype = tshark.parse_number(columns["wlan.fc.type_subtype"])
-    content = ("frame", subtype, is_set(columns.get("wlan.fc.retry", "")),
+    content = ("frame", subtype, tshark.is_set(columns.get("wlan.fc.retry", "")),
                *_first_values(columns, *_AIR_ENDS, "wlan.seq", "wlan.wep.iv", *_COUNTERS))
     has_counter = any(columns.get(name) for name in _COUNTERS)
     yield PacketIdentifier(content, "air", None, RANDOM if has_counter else LIKELY)

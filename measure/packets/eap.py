@@ -427,7 +427,7 @@ def _parse_frame(c: Mapping[str, str]) -> InnerEapFrame:
         tuple(bytes.fromhex(entry) for entry in c["data.data"].split(",") if entry),
         tshark.parse_numbers(c["tls.handshake.sig_hash_alg"]),
         next(iter(tshark.parse_numbers(c["eap.len"])), 0),
-        next(iter(tshark.parse_numbers(c["eap.tls.flags.more_fragments"])), 0) == 1,
+        tshark.is_set(c["eap.tls.flags.more_fragments"]),
         tshark.parse_numbers(c["tls.handshake.certificate_length"]),
         tuple(size for name in ("tls.handshake.sig_len", "tls.handshake.client_cert_vrfy.sig_len")
               for size in tshark.parse_numbers(c[name])),

@@ -164,11 +164,11 @@ def parse_management_frame(c: Mapping[str, str]) -> ManagementFrame:
     return ManagementFrame(
         float(c["frame.time_epoch"]), tshark.parse_number(c["wlan.fc.type_subtype"]) or 0,
         tshark.first_value(c["wlan.ta"]), tshark.first_value(c["wlan.da"]),
-        is_set(c["wlan.fc.protected"]),
+        tshark.is_set(c["wlan.fc.protected"]),
         akms=tshark.parse_numbers(c["wlan.rsn.akms.type"]),
         group_cipher=tshark.parse_number(c["wlan.rsn.gmcs.type"]),
         capabilities=tshark.parse_number(c["wlan.rsn.capabilities"]) or 0,
-        says_beacons_are_protected=is_set(c["wlan.extcap.b84"]),
+        says_beacons_are_protected=tshark.is_set(c["wlan.extcap.b84"]),
         elements=tshark.parse_numbers(c["wlan.tag.number"]),
         algorithm=tshark.parse_number(c["wlan.fixed.auth.alg"]),
         sequence=tshark.parse_number(c["wlan.fixed.auth_seq"]),
@@ -182,8 +182,3 @@ def parse_management_frame(c: Mapping[str, str]) -> ManagementFrame:
         category=tshark.parse_number(c["wlan.fixed.category_code"]),
         action=tshark.parse_number(c["wlan.fixed.action_code"]),
         target=tshark.first_value(c["wlan.fixed.target_ap_address"]))
-
-
-def is_set(column: str) -> bool:
-    """Return whether the flag in a column of tshark's output is set."""
-    return tshark.first_value(column) in ("1", "True")

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import struct
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import made_up_captures
+from conftest import PROJECT
 from measure.agent.errors import MeasureError
 from measure.capture import dissection, tshark
 from measure.capture.tshark import Packet
@@ -613,3 +616,27 @@ def test_killed_program_is_run_once_more(tool: str, killings: int, tmp_path: Pat
     else:
         with pytest.raises(MeasureError, match=f"{tool} was killed .* is memory short"):
             tshark.read_uncorrected([capture])
+
+
+# What Wireshark writes for flags ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("column", "expected"), [
+    ("", False), ("0", False), ("1", True), ("False", False), ("True", True),
+    ("True,False", True), ("0,1", False)])
+def test_flags_of_both_versions(column: str, expected: bool) -> None:
+    """Wireshark 4.0 writes numbers, and 4.4 writes words."""
+    assert tshark.is_set(column) == expected
+
+
+def test_no_flag_is_read_as_a_number() -> None:
+    """With Wireshark 4.4 that would fail at the first packet that has the flag."""
+    listed = subprocess.run(["tshark", "-G", "fields"], capture_output=True, text=True, check=True)
+    fields = [line.split("\t") for line in listed.stdout.splitlines() if line.startswith("F\t")]
+    flags = {field[2] for field in fields if field[3] == "FT_BOOLEAN"}
+    text = "".join(file.read_text() for room in ("measure", "studies")
+                   for file in sorted((PROJECT / room).rglob("*.py")))
+    used = flags & set(re.findall(r'"([a-z0-9_]+(?:\.[a-z0-9_]+)+)"', text))
+    assert "wlan.fc.protected" in used, "tshark's list has another form"
+    assert not [name for name in used if re.search(
+        rf'(\bint|parse_numbers?|get_numbers?)\([^()]*"{re.escape(name)}"', text)]
