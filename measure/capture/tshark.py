@@ -66,7 +66,7 @@ def ikev2_proposal(cipher: str, integrity: str, prf: str, group: str, bits: str,
                    other: str = "") -> str:
     """Format an IKEv2 proposal in strongSwan syntax.
 
-    With an AEAD cipher the PRF replaces the integrity algorithm. Beside an integrity algorithm the
+    With an AEAD cipher the PRF replaces the integrity algorithm. After an integrity algorithm, the
     PRF is named only if it is another one, as strongSwan does. `kinds` are the types of all
     transforms, `other` the ids of those that tshark has no name for.
     """
