@@ -12,12 +12,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
 import studies
-from guest import boot, image, kernel
+from guest import boot, image, kernel, vm
 from guest.cache import cache_root
 from harness import removal
 from harness.engine import host_checks, setup, trial, virtual
@@ -31,6 +32,8 @@ from studies.study import StudyError
 _NAMED_PARTS = 3
 #: What a trial does first, by the kind of machine.
 _STARTS = {"guest": "a guest boots", "vm": "a virtual machine boots", "host": "nodes start here"}
+#: Names of images, and the option of the commands that build them, by the kind of machine.
+_IMAGES = {"guest": ("guest image", ""), "vm": ("image of virtual machines", " --on vm")}
 
 
 def _check_measuring_tools() -> DoctorFinding:
@@ -38,24 +41,34 @@ def _check_measuring_tools() -> DoctorFinding:
 
 
 def _check_building_tools() -> DoctorFinding:
-    return host_checks.check_tools(host_checks.building_tools(), "tools for building the guest",
-                                   needed=_find_image() is None)
+    return host_checks.check_tools(host_checks.building_tools(), "tools for building the guest")
 
 
-def _check_namespaces() -> DoctorFinding:
-    return host_checks.check_namespaces(needed=_find_image() is None)
+def _choose_image_kind(on: str) -> str:
+    """Return which image concerns a kind of machine: that of guests or of virtual machines.
+
+    Only the latter can be built where User-Mode Linux does not run.
+    """
+    return "vm" if on == "vm" or not host_checks.check_architecture().ok else "guest"
 
 
-def _find_image() -> image.GuestImage | None:
-    """Return the guest image that a run would boot, or None if it was not built."""
-    return image.find_image(
-        variant=setup.VARIANT_OF_BUILDER[setup.choose_builder(setup.AUTO_BUILDER,
-                                                              "guest")])
+def _choose_variant(kind: str) -> str:
+    """Return the variant of the image that a run would boot, for the best network builder."""
+    return setup.VARIANT_OF_BUILDER[setup.choose_builder(setup.AUTO_BUILDER, kind)]
 
 
-def _check_builders() -> DoctorFinding:
-    """Check the network backends (Mininet, Mininet-WiFi), in guests and on this host."""
-    places = ["guest", *(["host"] if TESTBED_PYTHON.exists() else [])]
+def _find_image(kind: str) -> image.GuestImage | None:
+    """Return the image that a run would boot, or None if it was not built.
+
+    Args:
+        kind: Kind of machine, "guest" or "vm".
+    """
+    return image.find_image(variant=_choose_variant(kind), vm=setup.vm_architecture(kind))
+
+
+def _check_builders(kind: str) -> DoctorFinding:
+    """Check the network backends (Mininet, Mininet-WiFi), in images and on this host."""
+    places = [kind, *(["host"] if TESTBED_PYTHON.exists() else [])]
     lacks = [(place, name, lack) for place in places
              for name, lack in setup.find_missing_by_builder(place).items() if lack]
     default = ", ".join(f"{setup.choose_builder(setup.AUTO_BUILDER, place)} with --on {place}"
@@ -65,34 +78,39 @@ def _check_builders() -> DoctorFinding:
         needed=False)
 
 
-def _check_guest_image() -> DoctorFinding:
-    built = _find_image()
+def _check_image(kind: str) -> DoctorFinding:
+    name, option = _IMAGES[kind]
+    built = _find_image(kind)
     if built is None:
-        return DoctorFinding(False, "guest image",
-                             "not built yet; './qop provision' or './qop run' "
-                             "builds it (some minutes)", needed=False)
-    return DoctorFinding(True, f"guest image {built.key[:12]} in {cache_root()}")
+        return DoctorFinding(False, name, f"not built yet; './qop provision{option}' or "
+                             f"'./qop run{option}' builds it (some minutes)", needed=False)
+    return DoctorFinding(True, f"{name} {built.key[:12]} in {cache_root()}")
 
 
-def _check_packages() -> DoctorFinding:
-    """Check that the guest images with additional packages of studies were built."""
-    variant = setup.VARIANT_OF_BUILDER[setup.choose_builder(setup.AUTO_BUILDER, "guest")]
+def _check_packages(kind: str) -> DoctorFinding:
+    """Check that the images with additional packages of studies were built."""
+    variant, architecture = _choose_variant(kind), setup.vm_architecture(kind)
     try:
         brought = [(study, packages) for study in studies.study_names()
                    for packages in setup.read_declared_packages(study).values()]
     except StudyError as error:
         return DoctorFinding(False, "packages that studies bring", str(error), needed=False)
     lacking = [study for study, packages in brought
-               if image.find_image(variant=variant, packages=packages) is None]
+               if image.find_image(variant=variant, packages=packages, vm=architecture) is None]
     names = [f"{packages.name} of {study}" for study, packages in brought]
+    option = _IMAGES[kind][1]
+    commands = ", ".join(f"'./qop provision{option} --study {study}'"
+                         for study in dict.fromkeys(lacking))
+    remedy = (f"not every image is built yet; './qop run{option}' builds what it needs, now: "
+              f"{commands}")
+    if kind == "vm" and vm.is_foreign(vm.find_architecture()):
+        remedy = f"an image of another architecture ({architecture}) has none"
     return DoctorFinding(not lacking, f"packages that studies bring: {', '.join(names) or 'none'}",
-                         "not every image is built yet; './qop run' builds what it needs, now: "
-                         + ", ".join(f"'./qop provision --study {study}'"
-                                     for study in dict.fromkeys(lacking)), needed=False)
+                         remedy, needed=False)
 
 
 def _check_trapping() -> DoctorFinding:
-    built = _find_image()
+    built = _find_image("guest")
     return host_checks.check_trapping(by_seccomp=built is None or built.seccomp)
 
 
@@ -108,14 +126,10 @@ def _check_shared_memory() -> DoctorFinding:
     return DoctorFinding(True, f"{place}: {mb} MB free for guests' memory")
 
 
-def _check_disk() -> DoctorFinding:
-    return host_checks.check_disk(needed=_find_image() is None)
-
-
 def _check_cache() -> DoctorFinding:
     if kind := os.environ.get(removal.IN_IMAGE):
         return DoctorFinding(True, f"cache: {cache_root()}, a part of this {kind} image")
-    return host_checks.check_cache(needed=_find_image() is None)
+    return host_checks.check_cache()
 
 
 def _check_disk_use() -> DoctorFinding:
@@ -208,45 +222,61 @@ def _find_trial_obstacle(on: str) -> str:
     if on == "host":
         host = _check_host_mode()
         return "" if host.ok else f"not possible before the rest is there: {host.remedy}"
+    if on == "guest" and not host_checks.check_architecture().ok:
+        return ("not possible, because User-Mode Linux needs x86_64; './qop provision --on vm' "
+                "builds the image of virtual machines, and './qop doctor --on vm' tries one")
     if on == "vm" and not virtual.describe_support().is_possible:
         return "not possible without QEMU, as above"
-    built = _find_image() if on == "guest" else virtual.find_vm_image()
-    place, without = (
-        ("", "a trapped system call, user namespaces and tshark") if on == "guest" else
-        (" --on vm", "QEMU, user namespaces and tshark"))
-    return "" if built else (f"not possible before the guest image is built; './qop provision"
-                             f"{place}' builds it (some minutes). Tried without it: {without}")
+    if _find_image(on):
+        return ""
+    name, option = _IMAGES[on]
+    first = "QEMU" if on == "vm" else "a trapped system call"
+    return (f"not possible before the {name} is built; './qop provision{option}' builds it (some "
+            f"minutes). Tried without it: {first}, user namespaces and tshark")
 
 
-#: All checks but the trial, in the order of the diagnosis.
-_CHECKS: tuple[Callable[[], DoctorFinding], ...] = (
+_Check = Callable[[], DoctorFinding]
+#: All checks but the trial, in the order of the diagnosis: of resources and programs, of images,
+#: and of other kinds of machines.
+_CHECKS: tuple[_Check, ...] = (
     host_checks.check_architecture, _check_processors, host_checks.check_memory,
-    _check_shared_memory, _check_cache, _check_disk, _check_disk_use,
+    _check_shared_memory, _check_cache, host_checks.check_disk, _check_disk_use,
     _check_trapping, _check_measuring_tools, host_checks.check_dissection,
-    _check_building_tools, _check_namespaces, _check_guest_image, _check_packages,
-    _check_builders, _check_host_mode, _check_host_proofs, _check_host_medium,
-    _check_virtual_machines, _check_virtual_proofs)
-#: Checks of what another kind of machine than a guest does without, too.
-_NOT_NEEDED = {
-    "guest": (),
-    "vm": (host_checks.check_architecture, _check_trapping),
-    "host": (host_checks.check_architecture, _check_trapping, _check_cache, _check_disk,
-             _check_building_tools, _check_namespaces)}
+    _check_building_tools, host_checks.check_namespaces)
+_IMAGE_CHECKS = (_check_image, _check_packages, _check_builders)
+_MACHINE_CHECKS: tuple[_Check, ...] = (
+    _check_host_mode, _check_host_proofs, _check_host_medium, _check_virtual_machines,
+    _check_virtual_proofs)
+
+
+def _find_needs(on: str, kind: str) -> dict[_Check, bool]:
+    """Return which checks a run needs, where that depends on the machine or on what is built.
+
+    A run makes these checks of a build only if a part of its image is missing, and that of disk
+    space only if all parts are (`setup.check_plan_build`).
+    """
+    missing = {} if on == "host" else setup.find_missing_parts(
+        _choose_variant(kind), vm=setup.vm_architecture(kind))
+    return {
+        _check_cache: bool(missing), _check_building_tools: bool(missing),
+        host_checks.check_namespaces: bool(missing),
+        host_checks.check_disk: bool(missing) and all(missing.values()),
+        host_checks.check_architecture: on == "guest", _check_trapping: on == "guest",
+        _check_host_mode: on == "host",
+        _check_virtual_machines: on == "vm" and not virtual.describe_support().is_possible}
 
 
 def _find_all(on: str, study: str, *, with_trial: bool) -> Iterator[DoctorFinding]:
     """Yield the findings about a kind of machine, in order."""
-    for check in _CHECKS:
+    kind = _choose_image_kind(on)
+    needs = _find_needs(on, kind)
+    checks: list[_Check] = [*_CHECKS, *(partial(check, kind) for check in _IMAGE_CHECKS),
+                            *_MACHINE_CHECKS]
+    for check in checks:
         if check is _check_host_proofs and on == "host" and with_trial:
             continue  # the trial knows more
         finding = check()
-        if check in _NOT_NEEDED[on]:
-            finding = replace(finding, needed=False)
-        if on == "host" and check is _check_host_mode:
-            finding = replace(finding, needed=True)
-        if on == "vm" and check is _check_virtual_machines:
-            finding = replace(finding, needed=not virtual.describe_support().is_possible)
-        yield finding
+        yield replace(finding, needed=needs.get(check, finding.needed))
     if with_trial:
         yield from _check_trial(on, study)
 

@@ -81,11 +81,11 @@ class DoctorFinding:
     needed: bool = True
 
 
-def check_tools(names: tuple[str, ...], purpose: str, *, needed: bool = True) -> DoctorFinding:
+def check_tools(names: tuple[str, ...], purpose: str) -> DoctorFinding:
     """Check that programs are installed, and name the command that installs missing ones."""
     missing = [name for name in names if not shutil.which(name)]
     return DoctorFinding(not missing, f"{purpose}: {', '.join(names)}",
-                         f"missing: {', '.join(missing)}; {install_command(missing)}", needed)
+                         f"missing: {', '.join(missing)}; {install_command(missing)}")
 
 
 def install_command(tools: list[str]) -> str:
@@ -133,28 +133,27 @@ def check_memory() -> DoctorFinding:
                          "needed; raise the limit of this machine or container (--memory)")
 
 
-def check_namespaces(*, needed: bool = True) -> DoctorFinding:
+def check_namespaces() -> DoctorFinding:
     """Check that this user may create a user namespace and mount in it.
 
     AppArmor on Ubuntu may forbid this.
     """
     ok = namespaces.has_namespaces()
     return DoctorFinding(ok, "user namespaces, for building the guest",
-                         "" if ok else namespaces.describe_lack(), needed)
+                         "" if ok else namespaces.describe_lack())
 
 
-def check_disk(*, needed: bool = True) -> DoctorFinding:
+def check_disk() -> DoctorFinding:
     """Check that there is enough disk space in the cache to build the guest's image."""
     folder = cache_root()
     while not folder.exists():
         folder = folder.parent
     mb = shutil.disk_usage(folder).free >> 20
     return DoctorFinding(mb >= BUILD_ROOM_MB, f"disk: {mb} MB free for {cache_root()}",
-                         f"building takes {BUILD_ROOM_MB} MB; set QOP_CACHE to a larger place",
-                         needed)
+                         f"building takes {BUILD_ROOM_MB} MB; set QOP_CACHE to a larger place")
 
 
-def check_cache(*, needed: bool = True) -> DoctorFinding:
+def check_cache() -> DoctorFinding:
     """Check that this user can build into the cache and read what was built there."""
     cache = cache_root()
     stores = [folder for name in BUILD_STORES if (folder := cache / name).is_dir()]
@@ -162,7 +161,7 @@ def check_cache(*, needed: bool = True) -> DoctorFinding:
     is_own = cache.is_relative_to(Path.home())
     advice = f"run 'sudo chown -R {namespaces.user_name()} {cache}', or " if is_own else ""
     return DoctorFinding(not lack, f"cache: {cache}",
-                         f"{lack}; {advice}set QOP_CACHE to a folder of yours", needed)
+                         f"{lack}; {advice}set QOP_CACHE to a folder of yours")
 
 
 def _find_lack_of_write(*folders: Path) -> str:

@@ -239,8 +239,9 @@ def provision_command(plan: Plan) -> str:
 
     It has one part for each Debian release. Every run needs the plain image of the default one.
     """
+    on = " --on vm" if plan.settings.on == "vm" else ""
     study = f" --study {plan.study.id}" if list_plan_packages(plan) else ""
-    command = f"{PROVISION_COMMANDS[plan.settings.builder]}{study}"
+    command = f"{PROVISION_COMMANDS[plan.settings.builder]}{on}{study}"
     return " && ".join([command,
                         *(f"{command} --release {suite}" for suite in plan.other_releases)])
 
@@ -386,13 +387,13 @@ def check_plan_build(plan: Plan) -> None:
     if on == "host":
         return
     variant, vm_name = VARIANT_OF_BUILDER[plan.settings.builder], vm_architecture(on)
-    if missing := _find_missing_parts(variant, vm=vm_name):
+    if missing := find_missing_parts(variant, vm=vm_name):
         check_before_build(is_vm=on == "vm", is_whole=all(missing.values()))
 
 
-def _find_missing_parts(variant: str, source: str = "", packages: PackageList | None = None,
-                        vm: str = "", release: Release = DEFAULT) -> dict[str, bool]:
-    """Return which parts of an image have to be built, {} if none has to."""
+def find_missing_parts(variant: str, source: str = "", packages: PackageList | None = None,
+                       vm: str = "", release: Release = DEFAULT) -> dict[str, bool]:
+    """Return for each part of an image whether it has to be built, {} if none has to."""
     parts = image.list_image_parts(variant=variant, source=source, packages=packages, vm=vm,
                                    release=release)
     missing = {part.name: part.store.find_build(part.recipe.key()) is None for part in parts}
@@ -426,7 +427,7 @@ def ensure_variant(variant: str, source: str = "", packages: PackageList | None 
     Raises:
         UserError: The image cannot be built. What can be checked is checked before the build.
     """
-    if missing := _find_missing_parts(variant, source, packages, vm, release):
+    if missing := find_missing_parts(variant, source, packages, vm, release):
         check_before_build(is_vm=bool(vm), is_whole=all(missing.values()))
     try:
         return image.ensure_image(variant=variant, source=source, packages=packages, vm=vm,

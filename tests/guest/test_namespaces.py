@@ -16,7 +16,7 @@ import pytest
 from conftest import PROJECT
 from guest import debian, namespaces
 from guest.build import BuildError
-from harness.commands import doctor
+from harness.engine import host_checks
 
 APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
 
@@ -66,7 +66,7 @@ def test_setting_that_refuses_namespaces_is_named(ordinary_user: Path, name: str
     with pytest.raises(BuildError, match=rf"{who} .*'sysctl -w {name}={allowed}'") as caught:
         debian._mmdebstrap_start()
     assert "\n" not in str(caught.value)
-    finding = doctor._check_namespaces()
+    finding = host_checks.check_namespaces()
     assert not finding.ok and f"sysctl -w {name}={allowed}" in finding.remedy
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -15,12 +18,14 @@ from click.testing import CliRunner
 
 import studies
 from conftest import PROJECT, Qop
-from guest import image, namespaces
+from guest import image, namespaces, vm
+from guest.cache import MANIFEST
 from harness.commands import doctor, radio, run
 from harness.engine import host_checks, setup, trial
 from harness.engine.machine import EmbeddedMachine
 from harness.errors import UserError
 from measure.charging import library
+from plans import plan_of
 from policies import policy_ids
 
 #: Tests replace it, and pathlib of Python 3.13 reads folders with it.
@@ -173,7 +178,7 @@ def test_without_an_image_doctor_says_so_and_boots_nothing(
 
 
 def test_failed_trial_is_needed_and_gives_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_find_image", lambda: True)
+    monkeypatch.setattr(doctor, "_find_image", lambda _: True)
     monkeypatch.setattr(trial, "run_trial",
                         lambda *_: trial.TrialResult({}, 1.0, "no frame was captured"))
     [finding] = doctor._check_trial()
@@ -361,6 +366,122 @@ def test_vm_without_qemu_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         assert "'sudo apt-get install -y --no-install-recommends qemu-system-x86'" in found.remedy
     [tried] = doctor._check_trial("vm")
     assert not tried.ok and not tried.needed and "QEMU" in tried.remedy
+
+
+# Image of guests and of virtual machines ----------------------------------------------------------
+
+
+#: Names of the checks that fail in a place where nothing can be built.
+NAMESPACES, DISK = "user namespaces, for building the guest", "disk"
+
+
+@pytest.fixture
+def nothing_can_be_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A place with an empty cache, too small a disk and no namespaces. QEMU is an empty program."""
+    (tmp_path / "bin").mkdir()
+    for architecture in vm.ARCHITECTURES.values():
+        (tmp_path / "bin" / architecture.program).touch(mode=0o755)
+    for name, value in (("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}"),
+                        ("QOP_CACHE", str(tmp_path / "cache")), (vm.ACCELERATOR_VARIABLE, vm.TCG)):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv(vm.ARCHITECTURE_VARIABLE, raising=False)
+    monkeypatch.setattr(host_checks, "BUILD_ROOM_MB", 1 << 40)
+    monkeypatch.setattr(namespaces, "has_namespaces", lambda: False)
+    monkeypatch.setattr(doctor, "TESTBED_PYTHON", Path("/nowhere/python3"))
+
+
+@pytest.fixture
+def on_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of another processor, for which there is no User-Mode Linux."""
+    *names, _ = os.uname()
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result((*names, "aarch64")))
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+
+
+def place_image(kind: str) -> None:
+    """Make the cache have all parts of an image, without content."""
+    for part in image.list_image_parts(vm=setup.vm_architecture(kind)):
+        folder = part.store.folder / part.recipe.key()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MANIFEST).write_text(json.dumps({"sizes": {}, "seccomp": True}))
+
+
+def run_doctor(*arguments: str) -> tuple[int, set[str], str]:
+    """Return the exit status of `doctor`, the names of what is missing, and its output."""
+    done = CliRunner().invoke(doctor.command, arguments, standalone_mode=False)
+    assert done.exception is None, done.exception
+    return done.return_value, {name.partition(":")[0] for name in re.findall(
+        r"^MISSING  (.*)", done.output, re.MULTILINE)}, done.output
+
+
+def list_refusals(on: str) -> set[str]:
+    """Return the names of the failed checks for which a run is refused."""
+    try:
+        setup.check_plan_build(plan_of("P1", on=on))
+    except UserError as error:
+        lines = str(error).removeprefix("before the guest is built:").strip().splitlines()
+        return {line.strip().partition(":")[0] for line in lines}
+    return set()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="User-Mode Linux needs x86_64")
+@pytest.mark.parametrize(("on", "built", "lacking"), [
+    ("guest", (), {NAMESPACES, DISK}), ("guest", ("guest",), set()),
+    ("guest", ("vm",), {NAMESPACES}), ("vm", (), {NAMESPACES, DISK}),
+    ("vm", ("guest",), {NAMESPACES}), ("vm", ("vm",), set())])
+@pytest.mark.usefixtures("nothing_can_be_built")
+def test_doctor_needs_what_a_run_is_refused_for(on: str, built: tuple[str, ...],
+                                                lacking: set[str]) -> None:
+    """The image that the run boots decides. Guests and virtual machines share a root."""
+    for kind in built:
+        place_image(kind)
+    status, missing, output = run_doctor("--on", on, "--no-trial")
+    assert missing & {NAMESPACES, DISK} == list_refusals(on) & {NAMESPACES, DISK} == lacking, output
+    assert status == bool(missing)
+
+
+@pytest.mark.usefixtures("nothing_can_be_built", "on_arm")
+@pytest.mark.parametrize("on", ["guest", "vm", "host"])
+def test_on_arm_every_advice_is_about_virtual_machines(on: str) -> None:
+    """Guests cannot be built there. Without an image nothing is tried."""
+    status, missing, output = run_doctor("--on", on)
+    commands = re.findall(r"\./qop (?:run|provision)[^';]*", output)
+    assert "./qop provision --on vm" in commands and "./qop run --on vm" in commands
+    assert [command for command in commands if " --on " not in command] == []
+    assert "without  image of virtual machines\n" in output and "guest image" not in output
+    assert "with --on vm" in output and "with --on guest" not in output
+    assert (status, "processor" in missing) == (1, on == "guest")
+    trial_line = output.partition("  trial: ")[2].splitlines()[1]
+    assert "'./qop provision --on " in trial_line
+
+
+@pytest.mark.usefixtures("nothing_can_be_built", "on_arm")
+def test_on_arm_a_built_image_needs_no_build() -> None:
+    """User-Mode Linux never has an image there. Guests stay impossible."""
+    place_image("vm")
+    _, missing, output = run_doctor("--on", "vm", "--no-trial")
+    assert not missing & {NAMESPACES, DISK, "processor"}, output
+    assert "ok       image of virtual machines" in output
+    [tried] = doctor._check_trial("guest")
+    assert not tried.ok and "'./qop doctor --on vm' tries one" in tried.remedy
+
+
+@pytest.mark.usefixtures("nothing_can_be_built")
+def test_packages_for_another_architecture_are_not_advised(monkeypatch: pytest.MonkeyPatch
+                                                           ) -> None:
+    """No such image can be built; those of this machine's architecture can."""
+    assert "'./qop provision --on vm --study qop2007'" in doctor._check_packages("vm").remedy
+    other = next(name for name in vm.ARCHITECTURES if name != platform.machine())
+    monkeypatch.setenv(vm.ARCHITECTURE_VARIABLE, other)
+    finding = doctor._check_packages("vm")
+    assert not finding.ok and not finding.needed and "provision" not in finding.remedy
+    assert "an image of another architecture" in finding.remedy
+
+
+@pytest.mark.parametrize(("on", "command"), [
+    ("guest", "./qop provision"), ("vm", "./qop provision --on vm")])
+def test_command_that_builds_the_images_of_a_plan_names_the_machine(on: str, command: str) -> None:
+    assert setup.provision_command(plan_of("P1", on=on)) == command
 
 
 @pytest.mark.guest

@@ -481,12 +481,12 @@ def test_what_there_is_can_be_seen(hello: None, monkeypatch: pytest.MonkeyPatch)
     assert "  packages hello: Debian's hello; its guest image is built when it is first needed" \
         in done.output
     assert "  packages other: Debian's sl; its guest image is built\n" in done.output
-    finding = doctor._check_packages()
+    finding = doctor._check_packages("guest")
     assert not finding.ok and not finding.needed
     assert finding.what == "packages that studies bring: hello of qop2007, other of qop2007"
     assert "'./qop provision --study qop2007'" in finding.remedy
     monkeypatch.setattr(image, "find_image", images("", "hello", "other"))
-    assert doctor._check_packages().ok
+    assert doctor._check_packages("guest").ok
 
 
 def test_provision_builds_what_a_study_brings(hello: None,

@@ -122,7 +122,7 @@ def test_doctor_names_the_default_and_what_is_missing(monkeypatch, built) -> Non
     """Without Mininet-WiFi: which builder a run has, and the command that gets the other."""
     monkeypatch.setattr(image, "find_image", images(*built))
     monkeypatch.setattr(doctor, "TESTBED_PYTHON", Path("/nowhere"))
-    finding = doctor._check_builders()
+    finding = doctor._check_builders("guest")
     assert finding.ok == (image.MININET_WIFI in built)
     assert not finding.needed
     default = MININET_WIFI if finding.ok else MININET
