@@ -107,8 +107,16 @@ def test_an_entry_point_of_another_form_is_noticed() -> None:
 
 
 @pytest.mark.skipif(bool(missing(["modprobe"])), reason="modprobe is not installed (Debian: kmod)")
-def test_a_missing_kernel_module_is_named(tmp_path) -> None:
-    """Provisioning a machine whose kernel has no such radios says which module, and what to do."""
+@pytest.mark.parametrize("architecture", ["amd64", "arm64"])
+def test_a_missing_kernel_module_is_named(tmp_path, architecture) -> None:
+    """Provisioning a machine whose kernel has no such radios says which module, and what to do.
+
+    The package of the kernel is that of the machine's architecture, which dpkg names.
+    """
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/dpkg").write_text(
+        f'#!/bin/sh\n[ "$*" = --print-architecture ] && echo {architecture}\n')
+    (tmp_path / "bin/dpkg").chmod(0o755)
     play = {"hosts": "localhost", "gather_facts": False,
             "vars": {"testbed_services": [], "testbed_modules": ["qop_no_such_module"],
                      "ansible_python_interpreter": "/usr/bin/python3"},
@@ -116,10 +124,11 @@ def test_a_missing_kernel_module_is_named(tmp_path) -> None:
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     done = subprocess.run(
         [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", "-c", "local",
-         tmp_path / "play.yml"], capture_output=True, text=True, timeout=120, check=False)
+         tmp_path / "play.yml"], capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
     assert done.returncode != 0
     assert "Module qop_no_such_module not found" in done.stdout + done.stderr
-    assert "install linux-image-amd64" in done.stdout + done.stderr
+    assert f"install linux-image-{architecture} and" in done.stdout + done.stderr
 
 
 @needs_vagrant
