@@ -26,7 +26,7 @@ from guest.processes import build_tied_command
 
 #: Variables that choose the accelerator, and another architecture than this machine's (emulated).
 ACCELERATOR_VARIABLE, ARCHITECTURE_VARIABLE = "QOP_VM_ACCELERATOR", "QOP_VM_ARCHITECTURE"
-KVM, HVF, TCG = "kvm", "hvf", "tcg"
+KVM, TCG = "kvm", "tcg"
 #: Seconds until a kernel must run under an accelerator. With a working one it takes 1 s.
 TRIAL_S = 20.0
 #: Text on the console of a machine in a trial (guest/vm/init).
@@ -102,9 +102,9 @@ def choose_accelerator(image: GuestImage, architecture: Architecture) -> tuple[s
     """
     chosen = os.environ.get(ACCELERATOR_VARIABLE, "")
     if chosen:
-        if chosen not in (KVM, HVF, TCG):
+        if chosen not in (KVM, TCG):
             raise GuestError(f"{ACCELERATOR_VARIABLE}={chosen}: is not an accelerator; choose "
-                             f"{KVM}, {HVF} or {TCG}")
+                             f"{KVM} or {TCG}")
         return chosen, ""
     known = _trial_file(image, architecture)
     try:
@@ -148,8 +148,6 @@ def list_candidates(architecture: Architecture, left_out: list[str]) -> list[str
     if is_foreign(architecture):
         left_out.append(f"{architecture.name} is not this machine's architecture")
         return []
-    if platform.system() == "Darwin":
-        return [HVF]
     if not _KVM_DEVICE.exists():
         left_out.append(f"{KVM}: there is no {_KVM_DEVICE}")
     elif not os.access(_KVM_DEVICE, os.R_OK | os.W_OK):
