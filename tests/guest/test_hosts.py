@@ -3,8 +3,8 @@
 It takes minutes and needs the release's archive, so it is done only where QOP_TEST_HOSTS names
 releases, each with the user who measures (sudo, user or root, by default sudo):
 QOP_TEST_HOSTS=trixie,noble:user,resolute:root ./qop test tests/guest/test_hosts.py
-Ubuntu's releases need the address of its archive, too: QOP_TEST_UBUNTU_MIRROR. With
-QOP_TEST_HOSTS_SUITE=1, the tests without guests run there as well.
+Ubuntu's releases need the address of its archive, too, which this project does not name:
+QOP_TEST_UBUNTU_MIRROR. With QOP_TEST_HOSTS_SUITE=1, the tests without guests run there as well.
 """
 
 from __future__ import annotations
@@ -95,12 +95,14 @@ def source_lines(suite: str, folder: Path) -> str:
     if suite not in UBUNTU:
         return debian.find_mirrors().source_lines(suite, f"{suite}-updates", f"{suite}-security")
     if not UBUNTU_MIRROR:
-        pytest.skip(f"{suite}: set QOP_TEST_UBUNTU_MIRROR to the address of Ubuntu's archive")
+        pytest.skip(f"{suite}: this project names no address of Ubuntu's archive; set "
+                    "QOP_TEST_UBUNTU_MIRROR to one, which is probed")
     try:
         with urllib.request.urlopen(f"{UBUNTU_MIRROR}/dists/{suite}/Release", timeout=20):
             pass
     except OSError as error:
-        pytest.skip(f"{suite}: {UBUNTU_MIRROR} is not reached ({error})")
+        pytest.skip(f"{suite}: {UBUNTU_MIRROR} does not answer ({error}); set "
+                    "QOP_TEST_UBUNTU_MIRROR to another address of Ubuntu's archive")
     keyring = UBUNTU_KEYRING if UBUNTU_KEYRING.exists() else fetch_keyring(folder)
     signed = f"deb [signed-by={keyring}] {UBUNTU_MIRROR}"
     return "".join(f"{signed} {name} main universe\n" for name in (
@@ -197,6 +199,17 @@ def measured(host: Host) -> str:
         host.succeed(f"DEBIAN_FRONTEND=noninteractive {advice[1]}" if host.kind == "user" else
                      f"echo '{USER} ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/{USER}")
     return host.succeed(f"qop/qop run {CELL} --out first", host.user)
+
+
+@pytest.mark.parametrize(("address", "reason"), [
+    ("", "noble: this project names no address of Ubuntu's archive; set QOP_TEST_UBUNTU_MIRROR"),
+    ("http://127.0.0.1:9", r"noble: http://127\.0\.0\.1:9 does not answer \(")])
+def test_ubuntu_that_is_skipped_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                         address: str, reason: str) -> None:
+    """Without an address none is tried, and one that is given is probed (docs/install.md)."""
+    monkeypatch.setattr(sys.modules[__name__], "UBUNTU_MIRROR", address)
+    with pytest.raises(pytest.skip.Exception, match=reason):
+        source_lines(UBUNTU[0], tmp_path)
 
 
 def test_first_run_proves_its_policies(host: Host, measured: str) -> None:
