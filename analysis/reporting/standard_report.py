@@ -55,13 +55,20 @@ class ReportAdditions:
     curves: bool = True
 
 
-def make_standard_report(cells: Cells, run: Table, extras: ReportAdditions | None = None) -> Report:
+def make_standard_report(cells: Cells, run: Table, extras: ReportAdditions | None = None,
+                         decisions: Sequence[significance.SignificanceDecision] | None = None
+                         ) -> Report:
     """Return the standard report of a run.
 
-    `run` is the run's table from the study.
+    Args:
+        cells: The measured means of the run.
+        run: The run's table from the study.
+        extras: The contents that the study adds.
+        decisions: Comparisons of all cells with the baseline, if the study has made them.
     """
     results, extras = cells.results, extras or ReportAdditions()
-    decisions = significance.decide_differences(cells)
+    if decisions is None:
+        decisions = significance.decide_differences(cells)
     drawn = [*extras.figures, *(make_curves(cells, extras.beside) if extras.curves else ())]
     lists = results.study.distributions
     times = results.study.timelines

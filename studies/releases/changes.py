@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from analysis.cell_status import MissingReason
 from analysis.cells import Cells, Ids, Observation
-from analysis.reporting.significance import decide_differences
+from analysis.reporting.significance import SignificanceDecision
 from analysis.table import Column, Entry, Quantity, Table
 from studies.releases.measurements import AUTHENTICATION, TITLES
 
@@ -23,12 +23,12 @@ _SURE = ("Slower or faster is sure for all rows together: p < 5 % by Holm's meth
          "so if only the row's own 95 % interval does not contain zero.")
 
 
-def make_change_table(cells: Cells) -> Table:
+def make_change_table(cells: Cells, decisions: Sequence[SignificanceDecision]) -> Table:
     """Return a row for each policy and scenario on each release but the baseline's.
 
-    Verdicts on times are corrected for the number of rows.
+    Verdicts on times are corrected for the number of rows, as the comparisons `decisions` are.
     """
-    sure = {decision.ids for decision in decide_differences(cells)
+    sure = {decision.ids for decision in decisions
             if decision.metric is AUTHENTICATION and decision.outcome == "different"}
     rows = tuple(_make_row(cells, reference, ids, is_sure=ids in sure)
                  for reference, ids in _find_pairs(cells))

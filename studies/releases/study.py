@@ -122,16 +122,17 @@ class Releases(Study):
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Return the standard report with the tables of changes and findings."""
         from analysis.cells import Cells
-        from analysis.reporting import standard_report
+        from analysis.reporting import significance, standard_report
         from studies.releases.changes import make_change_table, make_finding_table
         from studies.releases.claims import judge_claims
 
         cells = Cells(results, options.get("baseline", ""))
+        decisions = significance.decide_differences(cells)
         return standard_report.make_standard_report(
             cells, self.run_table(cells),
             standard_report.ReportAdditions(
-                tables=[make_change_table(cells), make_finding_table(cells)], prints=True,
-                claims=judge_claims(cells), claimant="Köder et al.'s"))
+                tables=[make_change_table(cells, decisions), make_finding_table(cells)],
+                prints=True, claims=judge_claims(cells), claimant="Köder et al.'s"), decisions)
 
 
 STUDY = Releases()

@@ -11,6 +11,8 @@ import pytest
 import analysis
 import studies
 from analysis.cells import Cells
+from analysis.reporting import significance
+from analysis.reporting.significance import decide_differences
 from analysis.table import Table
 from measure.packets.eap import InnerEapFrame
 from measure.records.record import CheckRecord, Record, RecordError, StudyRecord, write_record
@@ -45,7 +47,8 @@ def record(release: str, policy: str, repetition: int, authentication_s: float |
 
 def table_of(*records: Record) -> Table:
     """Return the table of changes of some records."""
-    return make_change_table(Cells(analysis.from_records(records, STUDY)))
+    cells = Cells(analysis.from_records(records, STUDY))
+    return make_change_table(cells, decide_differences(cells))
 
 
 def verdicts(table: Table) -> dict[str, str]:
@@ -81,6 +84,17 @@ def test_change_of_one_row_of_many_is_perhaps_chance() -> None:
         records += [*times("bookworm", f"M{number}", .010, .011, .012),
                     *times("trixie", f"M{number}", .011, .010, .0121)]
     assert verdicts(table_of(*records))["P8"] == "perhaps faster"
+
+
+def test_report_compares_releases_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of changes and the standard report use the same comparisons."""
+    calls = []
+    monkeypatch.setattr(significance, "decide_differences",
+                        lambda cells: (calls.append(cells), decide_differences(cells))[1])
+    records = [*times("bookworm", "M5", .0201, .0200), *times("trixie", "M5", .0301, .0299)]
+    report = STUDY.report(analysis.from_records(records, STUDY), {})
+    assert {"changes", "decisions-authentication_s"} <= {table.id for table in report.tables}
+    assert len(calls) == 1
 
 
 def test_one_release_alone_has_no_change() -> None:
