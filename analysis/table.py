@@ -9,7 +9,7 @@ show them safely.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +17,8 @@ from measure.records.document import to_printable
 
 # --- Text for tables and notes: sort keys, counts and sizes ---
 
-__all__ = ["count_noun", "format_size", "natural_cell_key", "natural_key", "to_printable"]
+__all__ = ["count_noun", "format_size", "join_words", "natural_cell_key", "natural_key",
+           "to_printable"]
 
 
 def natural_key(name: str) -> tuple[Any, ...]:
@@ -29,6 +30,20 @@ def natural_key(name: str) -> tuple[Any, ...]:
 def natural_cell_key(ids: tuple[str, ...]) -> tuple[Any, ...]:
     """Return a sort key in natural order (A2 before A10) for a combination of level ids."""
     return tuple(natural_key(name) for name in ids)
+
+
+def join_words(words: Sequence[str], last: str = "and") -> str:
+    """Return words as a list in a sentence, with a conjunction before the last one.
+
+    >>> join_words(["calls", "mail", "files"], "or")
+    'calls, mail or files'
+    >>> join_words(["calls", "mail, web and files"])
+    'calls, and mail, web and files'
+    """
+    if len(words) < 2:
+        return "".join(words)
+    comma = "," if any(", " in word for word in words) else ""
+    return f"{', '.join(words[:-1])}{comma} {last} {words[-1]}"
 
 
 def count_noun(count: int, singular: str, plural: str = "") -> str:

@@ -25,7 +25,7 @@ from analysis.reporting.table_entries import (
     p_value_entry,
 )
 from analysis.statistics import Comparison, Outcome, Sample
-from analysis.table import Column, Entry, Quantity, Table
+from analysis.table import Column, Entry, Quantity, Table, join_words
 from measure.records.record import record_name
 
 #: Significance level. By chance alone, a family of comparisons that are corrected together shows a
@@ -188,16 +188,25 @@ def _further_entry(decision: SignificanceDecision) -> Entry:
 
 def _make_notes(cells: Cells) -> tuple[str, ...]:
     shares = {metric.negligible for metric in cells.results.study.metrics if metric.is_relative}
-    sizes = {f"{metric.negligible * metric.scale:g} {metric.unit}".strip()
-             for metric in cells.results.study.metrics if not metric.is_relative}
+    sizes = {_format_size(metric) for metric in cells.results.study.metrics
+             if not metric.is_relative}
     negligible = [*(f"{share:.0%} of the baseline's mean" for share in sorted(shares)),
                   *sorted(sizes)]
     return (
         ("Student's t test of differences within blocks; intervals of 95 %, not corrected. "
          "P-values and the words beside them are corrected by Holm's method for the rows of the "
          "same heading."),
-        (f"No: the corrected interval lies within what does not matter, {' or '.join(negligible)}. "
+        ("No: the corrected interval lies within what does not matter: "
+         f"{join_words(negligible, 'or')}. "
          "Undecided: it holds 0 and more than that."),
         (f"More needed: repetitions of the cell and the baseline that decide it with a probability "
          f"of {statistics.POWER:.0%}, if mean and spread so far are the true ones; after a few "
          "repetitions that is a rough guess."))
+
+
+def _format_size(metric: Metric) -> str:
+    """Return the largest difference of a metric that does not matter, with its unit."""
+    size = metric.negligible * metric.scale
+    # Units of one letter, and abbreviations, have no plural.
+    is_one = size == 1 and len(metric.unit) > 3 and metric.unit.isalpha()
+    return f"{size:g} {metric.unit.removesuffix('s') if is_one else metric.unit}".strip()

@@ -325,6 +325,8 @@ def test_the_tables_of_decisions() -> None:
     assert [title[:2] for _, title in tcp.sections] == ["N2", "R1"]
     assert tcp.rows[0][1].records == tuple(f"{policy}-N2-00{number}" for number in (1, 2, 3)
                                            for policy in ("P2", "P1"))
+    assert any(note.startswith("No: the corrected interval lies within what does not matter: 1% "
+                               "of the baseline's mean, 1 packet or 5 ms. ") for note in tcp.notes)
     for row in tcp.rows:
         assert (row[5].text == "undecided") == (row[6].text != "-")
         assert ("significant" in row[1].marks) == (row[5].text == "yes")
