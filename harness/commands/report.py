@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from analysis.table import Table
 
 FORMATS = ("terminal", "markdown", "csv")
+#: Value of --table that prints the ids and titles of all tables.
+_LIST = "list"
 #: Warnings above a short table.
 _MAX_WARNINGS = 3
 _T = TypeVar("_T")
@@ -101,8 +103,8 @@ def _report_params(study: Study) -> list[click.Parameter]:
             "Take differences to this level, which is LEVEL or FACTOR=LEVEL "
             f"(default: {level or 'none'}).")),
         click.Option(["--table", "tables"], multiple=True, metavar="ID",
-                     help="Print this table, or all (may be repeated; "
-                     "default: those of the study)."),
+                     help="Print the table with this ID; 'all' prints every table, 'list' their "
+                     "ids (may be repeated; default: the answer and the study's main tables)."),
         click.Option(["--format", "form"], type=click.Choice(FORMATS), default="terminal",
                      help="Print in this format; markdown and csv print one table and write "
                      "nothing (default: terminal)."),
@@ -314,6 +316,9 @@ def compare_cells(results: Results, baseline: str) -> Cells:
 def _print_and_write(report: Report, folder: Path, form: str, tables: Sequence[str],
                      results: Results | None = None, baseline: str = "") -> None:
     """Print the requested part of a report, and write the report's files."""
+    if _LIST in tables:
+        _print_table_ids(report)
+        return
     if form != "terminal" and tables:
         _print_table(_single_table(report, tables, form), form)
         return
@@ -368,6 +373,15 @@ def _write_figures(report: Report, folder: Path, *, is_aside: bool) -> None:
                         f"({error.strerror}); make the folder writable, or copy it") from None
     if paths:
         click.echo(f"Figure: {', '.join(map(str, paths))}", err=is_aside)
+
+
+def _print_table_ids(report: Report) -> None:
+    """Print the id and the title of each table of a report."""
+    tables, width = list(report.tables), output.make_console().width
+    indent = max((len(table.id) for table in tables), default=0) + 2
+    for table in tables:
+        click.echo(textwrap.fill(f"{table.id:{indent}}{table.title}", width,
+                                 subsequent_indent=" " * indent))
 
 
 def _single_table(report: Report, table_ids: Sequence[str], form: str) -> Table:

@@ -122,6 +122,18 @@ def test_tables_by_name(folder: Path) -> None:
     assert "Table 8" in said(folder, "--table", "all")
 
 
+def test_list_prints_the_ids_of_all_tables(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each id of the list can be given to --table; nothing is written. The help names the list."""
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = said(small, "--table", "list").splitlines()
+    assert max(map(len, lines)) <= 80
+    ids = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert {"claims", "overview", "run"} < set(ids)
+    assert sorted(path.name for path in small.iterdir()) == ["plan.json", "records"]
+    assert said(small, *(word for name in ids for word in ("--table", name)))
+    assert "'list' their ids" in " ".join(said(small, "--help").split())
+
+
 def test_an_application_of_ones_own(folder: Path) -> None:
     """Limits are a table of their own, printed and in the report."""
     text = said(folder, "--application", "delay=0.2,loss=0.01,sigma=50", "--application", "voice")
