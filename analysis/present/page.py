@@ -24,6 +24,7 @@ from markupsafe import Markup
 from analysis.circumstances import strip_caveats
 from analysis.claims import Verdict
 from analysis.present import export, latex, plotly_bundle
+from analysis.present.code_names import CodeNames, code_names
 from analysis.present.entries import (
     MARKS,
     EntryText,
@@ -36,7 +37,7 @@ from analysis.present.entries import (
     typeset_minus,
 )
 from analysis.present.figure_styles import style_figures
-from analysis.present.page_levels import CodeNames, PageLevels, code_names, name_claims
+from analysis.present.page_levels import PageLevels
 from analysis.present.report import Figure, Panel, RecordLinks, Report
 from analysis.records import Frame
 from analysis.table import Column, Entry, Table
@@ -130,7 +131,6 @@ def render_page(report: Report, cache_folder: Path | None = None) -> str:
         "figures_data": lambda: _figures_json(figures, levels)}
     page = environment.get_template("report.html").render(
         report=report, tally=report.tally(), has_figures=bool(figures),
-        summary=[name_claims(line, report.claims) for line in report.summary],
         claim_groups=_group_claims(report), filters=levels.to_filter_data(), notes=list(notes))
     # The details are complete only after all cells are rendered.
     return page.replace('"@DETAILS@"', _to_script_json(details.to_json_data()), 1)

@@ -2,31 +2,25 @@
 
 A reader of the report can filter it, for example by policy. A level is one value of a varied
 property (factor), such as one policy. `PageLevels` finds the levels in the text of a table's row or
-column, a heading or a curve. `CodeNames` adds the full name of a level to its short id, at the
-first use in a block of text.
+column, a heading or a curve.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from analysis.claims import Verdict
 from analysis.present.figures import style_at
 from analysis.present.report import ReportFactor
-from analysis.table import Entry, Table, natural_key
+from analysis.table import Entry, Table
 
 #: Name of a level among the factors of the page: index of the factor, and of the level in it.
 LevelKey = str
 #: Origins in the names of curves, which are no part of the level's name.
 _ORIGINS = re.compile(r",? ?(?:published|modelled)(?: \d{4})?$")
-#: Levels whose ids are codes, capital letters and a number, and need their name.
-_CODE = re.compile(r"[A-Z]{1,3}\d{1,3}[a-z]?")
-#: Claims whose words are shown in a list of claims; of longer lists only the number.
-_MAX_CLAIMS = 3
 
 
 def curve_key(name: str) -> str:
@@ -118,91 +112,3 @@ class PageLevels:
                              "colour": self._find_colour(level) if factor.is_compared else None}
                             for level, title in factor.levels.items()]}
                 for at, factor in enumerate(self.factors) if len(factor.levels) > 1]
-
-
-@dataclass
-class CodeNames:
-    """Names of the codes in a block of text, such as the first screen or a card.
-
-    In a sentence, `insert_names` writes the name after the first use of a code. Where texts have
-    many codes, `collect_codes` notes them. `list_collected` returns them with their names for a
-    line below.
-    """
-
-    names: Mapping[str, str]
-    _known: set[str] = field(default_factory=set)
-    _collected: dict[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def _code_pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join(rf"(?<![\w.-]){re.escape(name)}(?![\w-])"
-                                   for name in self.names) or r"(?!)")
-
-    def begin_block(self) -> str:
-        """Forget which names the reader has seen. Return an empty text, for templates."""
-        self._known, self._collected = set(), {}
-        return ""
-
-    def introduce_code(self, code: str) -> str:
-        """Note that the name of a code is shown. Return an empty text, for templates."""
-        self._known.add(code)
-        return ""
-
-    def insert_names(self, text: str) -> str:
-        """Return a text with the names of codes that the block has not named yet."""
-        return self._code_pattern.sub(lambda match: self._name_code(match, text), text)
-
-    def collect_codes(self, text: str) -> str:
-        """Note the codes of a text that the block has not named yet, and return the text."""
-        for found in self._code_pattern.finditer(text):
-            if found[0] not in self._known:
-                self._known.add(found[0])
-                if not _is_named(text, found.end(), self.names[found[0]]):
-                    self._collected[found[0]] = self.names[found[0]]
-        return text
-
-    def list_collected(self) -> list[tuple[str, str]]:
-        """Return the codes of levels that `collect_codes` has noted, with names, and forget them.
-
-        Each code, such as the short one of a policy, is in the result once.
-        """
-        collected, self._collected = self._collected, {}
-        return sorted(collected.items(), key=lambda pair: natural_key(pair[0]))
-
-    def _name_code(self, match: re.Match[str], text: str) -> str:
-        code = match[0]
-        if code in self._known:
-            return code
-        name = self.names[code]
-        self._known.add(code)
-        return code if _is_named(text, match.end(), name) else f"{code} ({name})"
-
-
-def _is_named(text: str, at: int, name: str) -> bool:
-    """Return whether the name follows a code that ends at this place of a text."""
-    return text[at:].lstrip(" (:,").startswith(name)
-
-
-def code_names(factors: Iterable[ReportFactor]) -> dict[str, str]:
-    """Return the names of levels whose ids are codes."""
-    return {level: title for factor in factors for level, title in factor.levels.items()
-            if title and title != level and _CODE.fullmatch(level)}
-
-
-def name_claims(text: str, claims: Sequence[Verdict]) -> str:
-    """Return a sentence with the words of claims in place of a list of their ids.
-
-    Of a long list nothing stays: the claims' own section lists them.
-    """
-    words = {claim.id: claim.says for claim in claims}
-    if not words:
-        return text
-    one = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-
-    def replace_list(match: re.Match[str]) -> str:
-        ids = match[1].split(", ")
-        if len(ids) > _MAX_CLAIMS:
-            return ""
-        return f" ({'; '.join(f'{each}: {words[each]}' for each in ids)})"
-
-    return re.sub(rf" \(((?:{one})(?:, (?:{one}))*)\)", replace_list, text)

@@ -1,13 +1,14 @@
 """Answer in sentences what a run measured, such as which policy costs how much.
 
-`./qop run` and `./qop report` print these sentences first. Costs are relative to a baseline, such
-as the policy without protection. A comparison of a policy with the baseline is undecided while its
-confidence interval is too wide to say whether the two differ.
+`./qop run` and `./qop report` print these sentences first. The page begins with them. Costs are
+relative to a baseline, such as the policy without protection. A comparison of a policy with the
+baseline is undecided while its confidence interval is too wide to say whether the two differ. The
+first use of each code, such as a policy's id, is followed by its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from analysis.blocks import fieller_ratio
 from analysis.cells import Cells, Ids
 from analysis.claims import Verdict
 from analysis.metrics import Metric
+from analysis.present.code_names import CodeNames, is_code
 from analysis.present.entries import PLUS_MINUS, round_to_digits, round_to_uncertainty
 from analysis.present.report import ApplicationAdvice, DecisiveRepetitions
 from analysis.reporting.significance import SignificanceDecision
@@ -24,6 +26,8 @@ from analysis.table import Column, Entry, Table, count_noun, to_printable
 
 #: Levels that get a sentence where no level is recommended, and lines of failures and names.
 _MAX_LEVELS, _MAX_FAILURES, _MAX_NAMES = 4, 3, 4
+#: Claims that are named in a sentence. Of more claims only the number stands there.
+_MAX_CLAIMS = 3
 #: From this ratio on a cost is a multiple of the baseline's, below it a percentage.
 _MIN_MULTIPLE = 2.0
 #: Largest difference of the two halves of an interval that is written with one half (as a share).
@@ -31,6 +35,7 @@ _SYMMETRY = 0.15
 #: Below this number of repetitions, spreads are too uncertain to plan with.
 _FEW_REPETITIONS = 5
 _DASH = "\N{EN DASH}"
+_CLAIMS_COMMAND = "./qop report --table claims".replace(" ", "\N{NO-BREAK SPACE}")
 #: Rows of the short table.
 _MAX_ROWS = 24
 TABLE_ID = "summary"
@@ -44,6 +49,11 @@ class _Cost:
     text: str
     unit: str
     is_worse: bool
+
+    @property
+    def with_unit(self) -> str:
+        """Return the text and its unit, between which no line breaks."""
+        return f"{self.text}\N{NO-BREAK SPACE}{self.unit}"
 
 
 def describe_answer(cells: Cells, decisions: Sequence[SignificanceDecision],
@@ -59,8 +69,14 @@ def describe_answer(cells: Cells, decisions: Sequence[SignificanceDecision],
         basis: Words on what the recommendations rest on.
         caution: Sentence that follows the recommendations.
     """
+    results = cells.results
+    titles = {level: title for factor in results.factors if not factor.is_number
+              for level in results.levels[factor.name]
+              if (title := results.level_title(factor.name, level))}
+    names = CodeNames({level: title for level, title in titles.items() if is_code(level, title)},
+                      titles)
     # Names of factors and levels, and reasons, come from files.
-    return [to_printable(line) for line in (
+    return [to_printable(names.insert_names(line)) for line in (
         _describe_extent(cells), *_describe_failures(cells),
         *describe_advice(advice, basis), *([caution] if caution and advice else []),
         *_describe_costs(cells, decisions, advice), *_describe_open(cells, decisions, claims))]
@@ -76,7 +92,7 @@ def decisive_repetitions(cells: Cells,
     other comparison is undecided.
     """
     open_ = _find_open(decisions)
-    planned = max(cells.results.repetitions, 1)
+    planned = max(cells.results.repetitions, 1, *(len(decision.blocks) for decision in open_))
     if open_ and planned < _FEW_REPETITIONS:  # too few to estimate from
         return DecisiveRepetitions(_FEW_REPETITIONS)
     counts = sorted(max(len(decision.blocks) + decision.further, planned + 1)
@@ -92,9 +108,25 @@ def _find_open(decisions: Sequence[SignificanceDecision]) -> list[SignificanceDe
             if decision.metric.better and decision.outcome == "undecided"]
 
 
-def open_claims(claims: Sequence[Verdict]) -> list[str]:
-    """Return the ids of the undecided claims that further repetitions may decide."""
-    return [claim.id for claim in claims if claim.verdict == "undecided" and claim.needed]
+def open_claims(cells: Cells, claims: Sequence[Verdict]) -> list[Verdict]:
+    """Return the undecided claims that further repetitions may decide.
+
+    Claims that have had their last planned judgement are left out.
+    """
+    looks = cells.results.planned_looks
+    return [claim for claim in claims if claim.verdict == "undecided" and any(
+        looks is None or looks.next_count(_count_common(cells, needed)) for needed in claim.needed)]
+
+
+def _count_common(cells: Cells, names: Collection[str]) -> int:
+    """Return how many repetitions are good in all of several cells, which are named."""
+    blocks: dict[str, set[str]] = {name: set() for name in names}
+    for ids in cells.results.cells:
+        for record in cells.record_names(ids):
+            name, _, block = record.rpartition("-")
+            if name in blocks:
+                blocks[name].add(block)
+    return len(set.intersection(*blocks.values())) if blocks else 0
 
 
 def make_short_table(cells: Cells) -> Table:
@@ -195,7 +227,7 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
     yield from lines[:_MAX_FAILURES]
     if len(lines) > _MAX_FAILURES:
         yield f"{len(lines) - _MAX_FAILURES} further reasons why repetitions do not count."
-    lacking = [cells.cell_name(ids) for ids in cells.results.cells
+    lacking = [_name_cell(cells, ids) for ids in cells.results.cells
                if cells.status(ids).word in ("not run", "too few")]
     if lacking:
         yield f"Not measured yet, or too few repetitions: {_list_names(lacking)}."
@@ -208,7 +240,7 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
     for section, members in cells.sections.items():
         base = [ids for ids in members if cells.baseline.is_baseline(cells.results, ids)]
         if not any(cells.status(ids).good for ids in base):
-            where = f" in {', '.join(section)}" if section else ""
+            where = _name_place(cells, section, every=True)
             yield (f"No differences{where}: the baseline {_name_baseline(cells)} has no good "
                    "repetition there.")
 
@@ -262,6 +294,35 @@ def _describe_costs(cells: Cells, decisions: Sequence[SignificanceDecision],
             yield f"{name}: no difference from {_name_baseline(cells)} is proven."
     if len(chosen) > _MAX_LEVELS:
         yield f"The table has {len(chosen) - _MAX_LEVELS} more."
+    yield from _explain_unproven([decision for level in chosen[:_MAX_LEVELS]
+                                  for decision in levels[level]])
+
+
+def _explain_unproven(decisions: Sequence[SignificanceDecision]) -> Iterator[str]:
+    """Yield a sentence on differences that only the correction for their number leaves unproven.
+
+    Their own intervals exclude 0, so a reader of the tables would expect a proven difference.
+    """
+    open_ = [decision for decision in decisions if decision.outcome == "undecided"]
+    if open_ and all(len(decision.blocks) < 2 for decision in open_):
+        yield (f"One repetition cannot prove a difference. Take {_FEW_REPETITIONS} repetitions or "
+               "more.")
+        return
+    masked = [decision for decision in open_ if decision.is_masked]
+    if not masked:
+        return
+    counts, families = ({count(decision) for decision in masked} for count in (
+        lambda decision: len(decision.blocks), lambda decision: decision.family))
+    enough = [len(decision.blocks) + decision.further for decision in masked if decision.further]
+    advice = f" About {max(enough)} repetitions can." if enough else ""
+    yield (f"Of those without proven difference, {count_noun(len(masked), 'interval')} "
+           f"{'excludes' if len(masked) == 1 else 'exclude'} 0. But {_format_counts(counts)} "
+           "repetitions cannot prove a difference of this size after the correction for "
+           f"{_format_counts(families)} comparisons.{advice}")
+
+
+def _format_counts(counts: Collection[int]) -> str:
+    return " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
 
 
 def _describe_extremes(cells: Cells) -> Iterator[str]:
@@ -294,12 +355,12 @@ def _describe_metric(cells: Cells, metric: Metric,
     (least, first), (most, last) = costs[0], costs[-1]
     # One direction in words: what is better in one place and worse in another stands apart.
     if least.unit != most.unit or least.is_worse != most.is_worse:
-        text = " and ".join(f"{cost.text} {cost.unit}{_name_place(cells, each.section)}"
+        text = " and ".join(f"{cost.with_unit}{_name_place(cells, each.section)}"
                             for cost, each in ((least, first), (most, last)))
     elif first is last:
-        text = f"{most.text} {most.unit}{_name_place(cells, last.section)}"
+        text = f"{most.with_unit}{_name_place(cells, last.section)}"
     else:
-        text = (f"{least.text} {least.unit}{_name_place(cells, first.section)} to {most.text}"
+        text = (f"{least.with_unit}{_name_place(cells, first.section)} to {most.text}"
                 f"{_name_place(cells, last.section)}")
     without = len(decisions) - len(costs)
     where = f" ({without} of {len(decisions)} without proven difference)" if without else ""
@@ -366,18 +427,7 @@ def _format_interval(estimate: Estimate) -> str:
 def _describe_open(cells: Cells, decisions: Sequence[SignificanceDecision],
                    claims: Sequence[Verdict]) -> Iterator[str]:
     """Yield sentences on the claims and comparisons that are not decided."""
-    if undecided := [claim.id for claim in claims if claim.verdict == "undecided"]:
-        decidable = open_claims(claims)
-        rest = len(undecided) - len(decidable)
-        counted = f"Not decided: {len(undecided)} of {count_noun(len(claims), 'claim')}"
-        if not rest:
-            yield f"{counted} ({', '.join(undecided)})."
-        elif not decidable:
-            yield (f"{counted} ({', '.join(undecided)}). More repetitions of this plan cannot "
-                   "decide them.")
-        else:
-            yield (f"{counted}. More repetitions of this plan can decide {len(decidable)} "
-                   f"({', '.join(decidable)}), but not the other {rest}.")
+    yield from _describe_open_claims(cells, claims)
     tested = [decision for decision in decisions if decision.metric.better]
     if open_ := _find_open(decisions):
         names_of: dict[str, list[str]] = {}
@@ -386,8 +436,41 @@ def _describe_open(cells: Cells, decisions: Sequence[SignificanceDecision],
         listed = "; ".join(
             f"{title} of {', '.join(names)}" if len(open_) <= _MAX_NAMES
             else f"{len(names)} of {title}" for title, names in names_of.items())
+        reason = "" if decisive_repetitions(cells, decisions) else (
+            " No affordable number of repetitions is likely to decide "
+            f"{'it' if len(open_) == 1 else 'these'}.")
         yield (f"Not decided: {len(open_)} of {count_noun(len(tested), 'difference')} from "
-               f"{_name_baseline(cells)} ({listed}).")
+               f"{_name_baseline(cells)} ({listed}).{reason}")
+
+
+def _describe_open_claims(cells: Cells, claims: Sequence[Verdict]) -> Iterator[str]:
+    """Yield a sentence on undecided claims: how many repetitions can decide, or why none can."""
+    undecided = [claim for claim in claims if claim.verdict == "undecided"]
+    if not undecided:
+        return
+    decidable, looks = open_claims(cells, claims), cells.results.planned_looks
+    at_limit = [claim for claim in undecided if claim.needed and claim not in decidable]
+    counted = f"Not decided: {len(undecided)} of {count_noun(len(claims), 'claim')}"
+    if decidable and len(decidable) < len(undecided):
+        yield (f"{counted}. More repetitions of this plan can decide {len(decidable)}"
+               f"{_name_claims(decidable)}, but not the other {len(undecided) - len(decidable)}.")
+        return
+    counted, them = counted + _name_claims(undecided), "it" if len(undecided) == 1 else "them"
+    if decidable:
+        yield f"{counted}. More repetitions of this plan can decide {them}."
+        return
+    last = "" if looks is None else (
+        f"{len(at_limit)} {'is' if len(at_limit) == 1 else 'are'} at the last look, after "
+        f"{looks.last_count} repetitions. ")
+    yield (f"{counted}. {last if at_limit else ''}More repetitions of this plan cannot decide "
+           f"{them}: '{_CLAIMS_COMMAND}' says why.")
+
+
+def _name_claims(claims: Sequence[Verdict]) -> str:
+    """Return the ids and words of claims in brackets, or "" for a long list."""
+    if len(claims) > _MAX_CLAIMS:
+        return ""
+    return f" ({'; '.join(f'{claim.id}: {claim.says}' for claim in claims)})"
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -395,12 +478,15 @@ def _list_names(names: Sequence[str]) -> str:
     return ", ".join([*names[:_MAX_NAMES], *([f"{more} more"] if more > 0 else [])])
 
 
-def _name_place(cells: Cells, section: Ids) -> str:
-    """Return text such as "in scenario NAME", without factors that do not vary."""
-    levels = [_name_number(cells, factor, level)
+def _name_place(cells: Cells, section: Ids, *, every: bool = False) -> str:
+    """Return text such as "in ID (TITLE)" of a scenario.
+
+    Factors that do not vary are left out, unless the text is to have `every` one.
+    """
+    levels = {factor: level
               for factor, level in zip(cells.results.surroundings, section, strict=True)
-              if _is_varied(cells, factor)]
-    return f" in {', '.join(levels)}" if levels else ""
+              if every or _is_varied(cells, factor)}
+    return f" in {_name_level(cells, tuple(levels.values()), tuple(levels))}" if levels else ""
 
 
 def _name_number(cells: Cells, factor: str, level: str) -> str:

@@ -42,8 +42,9 @@ class SignificanceDecision:
 
     A cell is one policy in one scenario, for instance. `comparison` is the cell minus the baseline
     with a 95 % interval. `p_adjusted` and `outcome` are corrected for the other cells of the same
-    metric and scenario (`decide_differences`). `further` is the number of repetitions that will
-    probably decide an undecided comparison. It is None if that number is too large or unknown.
+    metric and scenario (`decide_differences`), `family` comparisons in all. `further` is the number
+    of repetitions that will probably decide an undecided comparison. It is None if that number is
+    too large or unknown.
     """
 
     metric: Metric
@@ -55,6 +56,14 @@ class SignificanceDecision:
     outcome: Outcome
     further: int | None
     blocks: tuple[int, ...]
+    family: int
+
+    @property
+    def is_masked(self) -> bool:
+        """Return whether only the correction for other comparisons leaves a difference unproven."""
+        difference = self.comparison.difference
+        return (self.outcome == "undecided" and difference.low is not None
+                and not difference.spans_zero)
 
 
 @dataclass(frozen=True)
@@ -145,7 +154,7 @@ def _judge_cases(metric: Metric, family: Sequence[tuple[Ids, _BaselinePair]]
     left = sum(p is None or p >= SIGNIFICANT for p in p_values)
     level = 1 - SIGNIFICANT / max(1, left)
     for (section, case), p in zip(family, p_values, strict=True):
-        margin = _negligible_difference(metric, case.second)
+        margin = negligible_difference(metric, case.second)
         differences = case.differences
         outcome: Outcome = "different" if p is not None and p < SIGNIFICANT else \
             statistics.decide_outcome(statistics.mean(differences, level), margin)
@@ -155,10 +164,11 @@ def _judge_cases(metric: Metric, family: Sequence[tuple[Ids, _BaselinePair]]
             further = 1
         yield SignificanceDecision(metric, section, case.ids, case.baseline, case.comparison, p,
                                    outcome, further,
-                                   tuple(sorted(case.first.keys() & case.second.keys())))
+                                   tuple(sorted(case.first.keys() & case.second.keys())),
+                                   len(tested))
 
 
-def _negligible_difference(metric: Metric, base: Mapping[int, float]) -> float:
+def negligible_difference(metric: Metric, base: Mapping[int, float]) -> float:
     """Return the largest difference of a metric that does not matter, in its SI unit."""
     if not metric.is_relative:
         return metric.negligible

@@ -181,13 +181,13 @@ def _print_answer(results: Results, study: Study, folder: Path, baseline: str,
                   command: str) -> None:
     """Print the main results of a run in sentences, and its table if a screen can show it."""
     report = _call_study(lambda: study.report(results, {"baseline": baseline}), study, folder)
-    _print_summary(report, results, study, command)
     cells = _call_study(lambda: compare_cells(results, baseline), study, folder)
+    _print_summary(report, cells, study, command)
     table = report.run or _call_study(lambda: study.run_table(cells), study, folder)
     _print_run(replace(table, notes=()), cells, folder)
 
 
-def _print_summary(report: Report, results: Results, study: Study, command: str) -> None:
+def _print_summary(report: Report, cells: Cells, study: Study, command: str) -> None:
     """Print the main results in sentences, and commands that measure what is still open."""
     console = output.make_console(output.SCREEN_WIDTH)
     for line in report.summary:
@@ -195,19 +195,19 @@ def _print_summary(report: Report, results: Results, study: Study, command: str)
                                break_on_hyphens=False)
         # Plain spaces can be searched for.
         console.print(Text(folded.replace("\N{NO-BREAK SPACE}", " ")), soft_wrap=True)
-    for line in _list_next_commands(report, results, study, command):
+    for line in _list_next_commands(report, cells, study, command):
         console.print(Text(line), soft_wrap=True)  # whole, to be copied
     console.print()
 
 
-def _list_next_commands(report: Report, results: Results, study: Study,
+def _list_next_commands(report: Report, cells: Cells, study: Study,
                         command: str) -> Iterator[str]:
     """Yield lines with commands that probably decide the open claims."""
     from analysis.reporting import answer
     from analysis.table import count_noun
 
     run = command or "the same './qop run' with"
-    if study.judges_claims and answer.open_claims(report.claims) and not results.planned_looks:
+    if study.judges_claims and answer.open_claims(cells, report.claims):
         yield f"To decide the claims:\n  {run} --until-decided"
     if report.decisive:
         count = report.decisive.count
@@ -333,8 +333,9 @@ def _print_and_write(report: Report, folder: Path, form: str, tables: Sequence[s
     if report.run is not None and not tables:
         if results is not None and report.summary:
             study = find_folder_study(folder)
-            _print_summary(report, results, study, "")
-            _print_run(report.run, compare_cells(results, baseline), folder)
+            cells = compare_cells(results, baseline)
+            _print_summary(report, cells, study, "")
+            _print_run(report.run, cells, folder)
         else:
             _print_table(report.run, form)
     _print_all(chosen)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 
 from analysis.cells import Cells
@@ -13,10 +14,25 @@ from analysis.claims import Verdict
 from analysis.present.terminal import to_plain_text
 from analysis.reporting import answer
 from analysis.reporting.significance import decide_differences
-from fabricated import STUDY, body_of, cells_of, failed, make, paper_run, phases_of, write_all
+from fabricated import (
+    POLICIES,
+    STUDY,
+    body_of,
+    cells_of,
+    failed,
+    make,
+    manifest_of,
+    paper_run,
+    phases_of,
+    results_of,
+    write_all,
+)
 from harness.commands import options, report
 from harness.commands.output import SCREEN_LINES, SCREEN_WIDTH
+from topologies.loader import load_scenario
 
+TITLES = {**{name: policy.name for name, policy in POLICIES.items()},
+          **{name: load_scenario(name).title for name in ("N2", "R1")}}
 #: Authentication times of P1 in ms by block. Those of P12 are 9 times as long, or nearly so.
 _BASE = (2.0, 2.1, 1.9, 2.0)
 _NOISE = (0.1, -0.1, 0.05, -0.05)
@@ -66,19 +82,123 @@ def test_describe_answer_of_unpaired_spread_has_no_false_certainty() -> None:
     assert any(line.startswith("Not decided: ") and "TCP goodput of P6" in line for line in lines)
 
 
+def make_claims(*decidable: str, count: int = 2) -> list[Verdict]:
+    """Return some undecided claims, of which repetitions can decide some, and a confirmed one."""
+    return [Verdict("Q0", "P1 is free", "", "confirmed", ""), *(
+        Verdict(claim, f"P12 is slower in case {claim[1:]}", "", "undecided", "",
+                needed=(frozenset({"P1-N2", "P12-N2"}),) if claim in decidable else ())
+        for claim in (f"Q{number}" for number in range(1, count + 1)))]
+
+
+def describe_claims(claims: list[Verdict], looks: tuple[int, ...] = ()) -> str:
+    """Return the sentence on claims, for four repetitions with these planned looks."""
+    records = nine_times()
+    plan = manifest_of(records, settings={"repetitions": 2, **({"looks": looks} if looks else {})})
+    cells = Cells(results_of(*records, manifest=plan))
+    [line] = [line.replace("\N{NO-BREAK SPACE}", " ") for line in answer.describe_answer(
+        cells, decide_differences(cells), claims=claims) if line.startswith("Not decided: ")]
+    return line
+
+
+_BOTH = "(Q1: P12 is slower in case 1; Q2: P12 is slower in case 2)"
+
+
 @pytest.mark.parametrize(("decidable", "said"), [
-    ("Q1 Q2", "Not decided: 2 of 3 claims (Q1, Q2)."),
-    ("", "Not decided: 2 of 3 claims (Q1, Q2). More repetitions of this plan cannot decide them."),
-    ("Q1", ("Not decided: 2 of 3 claims. More repetitions of this plan can decide 1 (Q1), but not "
-            "the other 1."))], ids=["all", "none", "one"])
+    ("Q1 Q2", (f"Not decided: 2 of 3 claims {_BOTH}. More repetitions of this plan can decide "
+               "them.")),
+    ("", (f"Not decided: 2 of 3 claims {_BOTH}. More repetitions of this plan cannot decide them: "
+          "'./qop report --table claims' says why.")),
+    ("Q1", ("Not decided: 2 of 3 claims. More repetitions of this plan can decide 1 (Q1: P12 is "
+            "slower in case 1), but not the other 1."))], ids=["all", "none", "one"])
 def test_describe_answer_says_which_claims_repetitions_decide(decidable: str, said: str) -> None:
-    """Claims that this plan cannot decide are told from those with too few repetitions."""
-    claims = [Verdict(claim, "", "", "undecided", "", needed=(frozenset({"P1-N2"}),)
-                      if claim in decidable else ()) for claim in ("Q1", "Q2")]
-    claims.append(Verdict("Q3", "", "", "confirmed", ""))
-    cells = cells_of(*nine_times())
-    assert said in answer.describe_answer(cells, decide_differences(cells),
-                                          claims=claims)
+    """Claims have their words, and those that this plan cannot decide are told from the others."""
+    assert describe_claims(make_claims(*decidable.split())) == said
+
+
+def test_describe_answer_counts_many_claims() -> None:
+    """No list of codes: the number, and the command that shows what each lacks."""
+    assert describe_claims(make_claims(count=14)) == (
+        "Not decided: 14 of 15 claims. More repetitions of this plan cannot decide them: "
+        "'./qop report --table claims' says why.")
+
+
+def test_describe_answer_names_the_last_look() -> None:
+    """A claim after its last planned judgement gets no further repetitions, and the answer says so.
+
+    Before that judgement, further repetitions can still decide it.
+    """
+    assert "can decide them." in describe_claims(make_claims("Q1", "Q2"), looks=(2, 4, 6))
+    assert describe_claims(make_claims("Q1"), looks=(2, 4)) == (
+        f"Not decided: 2 of 3 claims {_BOTH}. 1 is at the last look, after 4 repetitions. More "
+        "repetitions of this plan cannot decide them: './qop report --table claims' says why.")
+
+
+def test_describe_answer_names_codes_at_their_first_use() -> None:
+    """Policies, scenarios and the policies that claims name have their titles once."""
+    records = [record for scenario in ("N2", "R1") for record in paper_run((scenario,), 3)]
+    cells = cells_of(*records)
+    text = " ".join(answer.describe_answer(
+        cells, decide_differences(cells), claims=[Verdict(
+            "Q1", "P11 is slower than P3 (IPsec-3DES-SHA)", "", "undecided", "")]))
+    codes = re.findall(r"\b(?:P\d+|[NR]\d)\b", text)
+    assert {"P11", "P3", "R1", "N2"} <= set(codes)
+    for code in set(codes):
+        uses = re.findall(rf"\b{code}\b( \([^)]*\))?", text)
+        assert uses[0] == f" ({TITLES[code]})" and not any(uses[1:]), code
+
+
+def test_describe_answer_says_when_no_number_of_repetitions_decides() -> None:
+    """Equal means with a spread of a fifth: a command for the rest would be of no use."""
+    records = [with_time(policy, block, 0.002 * (1 + (policy == "P6")),
+                         tcp=4e6 + 8e5 * shift * (policy == "P6"))
+               for block, shift in enumerate((1, -1, 1, -1, 0.5, -0.5), 1)
+               for policy in ("P1", "P6")]
+    cells = cells_of(*records)
+    decisions = decide_differences(cells)
+    assert answer.decisive_repetitions(cells, decisions) is None
+    [line] = [line for line in describe(cells) if line.startswith("Not decided: ")]
+    assert line == ("Not decided: 1 of 3 differences from P1 (TCP goodput of P6). No affordable "
+                    "number of repetitions is likely to decide it.")
+
+
+def masked_run(generator: np.random.Generator, repetitions: int) -> Cells:
+    """Return cells of twelve policies, of which P2 is slower by six deviations."""
+    return cells_of(*[with_time(policy, block, 0.02 + 0.006 * (policy == "P2")
+                                + generator.normal(0, 0.001 / 2**0.5))
+                      for policy in POLICIES for block in range(1, repetitions + 1)])
+
+
+def test_describe_answer_explains_what_the_correction_leaves_unproven() -> None:
+    """Three repetitions face eleven comparisons. The number that the sentence names proves it.
+
+    The seeds are those in which P2's own interval excludes 0, and the corrected one does not.
+    """
+    stated, proven = [], 0
+    for seed in range(40, 60):
+        cells = masked_run(np.random.default_rng(seed), 3)
+        [decision] = [each for each in decide_differences(cells) if each.ids[0] == "P2"
+                      and each.metric.name == "authentication_time_s"]
+        sentences = [line for line in describe(cells)
+                     if line.startswith("Of those without proven difference")]
+        assert bool(sentences) == any(each.is_masked for each in decide_differences(cells)
+                                      if each.ids[0] in ("P2", "P3", "P4", "P5"))
+        if not decision.is_masked:
+            continue
+        found = re.search(r"But 3 repetitions cannot prove a difference of this size after the "
+                          r"correction for 11 comparisons\. About (\d+) repetitions can\.",
+                          sentences[0])
+        assert found
+        stated.append(int(found[1]))
+        assert decision.further and stated[-1] >= 3 + decision.further > 3
+        again = decide_differences(masked_run(np.random.default_rng(1000 + seed), stated[-1]))
+        proven += any(each.ids[0] == "P2" and each.outcome == "different" for each in again)
+    assert len(stated) >= 5 and proven >= 0.8 * len(stated)
+
+
+def test_describe_answer_of_single_repetitions_says_that_they_prove_nothing() -> None:
+    """The reader is not left to guess why no difference is proven."""
+    lines = describe(cells_of(*[make(policy, 1) for policy in ("P1", "P6")]))
+    assert "One repetition cannot prove a difference. Take 5 repetitions or more." in lines
 
 
 def test_describe_answer_without_baseline_says_so() -> None:
@@ -100,8 +220,8 @@ def test_describe_answer_names_failed_repetitions() -> None:
 def test_describe_answer_where_the_baseline_failed() -> None:
     """A baseline without good repetitions gives no differences, and the answer says where."""
     lines = describe(cells_of(failed("P1", 1), failed("P1", 2), make("P6", 1), make("P6", 2)))
-    assert ("No differences in N2: the baseline P1 (No security) has no good repetition there."
-            in lines)
+    assert ("No differences in N2 (mobile node to its home agent): the baseline P1 has no good "
+            "repetition there.") in lines
 
 
 def test_describe_answer_of_zero_baseline_is_a_difference() -> None:

@@ -18,7 +18,7 @@ import pytest
 from analysis import records as reading
 from bench import report as bench_report
 from conftest import PROJECT
-from fabricated import STUDY, changed, failed, load, make, paper_run, write_all
+from fabricated import STUDY, body_of, changed, failed, load, make, paper_run, write_all
 from harness.commands import report
 from harness.errors import UserError
 from measure.records import record
@@ -211,6 +211,21 @@ def test_a_run_of_little_is_reported_all_the_same(tmp_path: Path,
     write_all(records, tmp_path)
     assert "Report: " in said(tmp_path, "--table", "all")
     assert "good of" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("looks", "reason", "is_command"), [
+    (None, "can decide", True), ((2, 3), "can decide", True),
+    ((1, 2), "at the last look, after 2 repetitions", False)])
+def test_claims_are_followed_by_a_command_or_a_reason(
+        tmp_path: Path, looks: tuple[int, ...] | None, reason: str, *, is_command: bool) -> None:
+    """An interrupted run goes on; after the last look the answer says why nothing follows."""
+    rng = np.random.default_rng(3)
+    records = [changed(each, tcp=body_of(make(tcp=4.5e6 * (1 + rng.normal(0, 0.05)))).tcp)
+               for each in paper_run(("N2", "R1"), repetitions=2)]
+    write_all(records, tmp_path, settings={"repetitions": 2, **({"looks": looks} if looks else {})})
+    text = " ".join(said(tmp_path).split())
+    assert reason in text
+    assert ("--until-decided" in text) is is_command
 
 
 # --- many records --------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import pytest
 import chromium
 from analysis.claims import Verdict
 from analysis.present import page, plotly_bundle
+from analysis.present.code_names import is_code
 from analysis.present.page import save_report
 from analysis.present.report import RecordLinks, Report, Section
 from analysis.table import Column, Entry, Quantity, Table
@@ -335,6 +336,16 @@ def test_the_first_screen_answers_by_the_weights_of_2007(
     assert "run\N{NO-BREAK SPACE}today" in short
     known = set(re.findall(r"\b(P\d+|N\d|R\d) \(", short))
     assert known == set(re.findall(r"\b(?:P\d+|N\d|R\d)\b", short))
+
+
+@pytest.mark.parametrize(("level", "title", "expected"), [
+    ("P8", "a policy", True), ("M8-okc", "a policy", True), ("net-80ms", "a scenario", True),
+    ("office-ft", "a policy", True), ("NFS", "a trace", True), ("near", "a server", False),
+    ("1.2", "TLS", False), ("1987", "a year", False), ("P8", "", False), ("P8", "P8", False),
+    ("no-policy", "no policy", False)])
+def test_is_code_tells_ids_from_words(level: str, title: str, *, expected: bool) -> None:
+    """A word or a number of ordinary text would get a name where it is not that level."""
+    assert is_code(level, title) is expected
 
 
 @pytest.mark.slow
