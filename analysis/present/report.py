@@ -18,18 +18,25 @@ from analysis.table import Table
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The policy that is recommended for an application, such as a call, in some scenarios.
+    """The policies that are recommended for an application, such as a call, in some scenarios.
 
-    Without a choice, `reason` says why. `costs` are values with their meaning, the most important
-    first. `runners` names the other policies that qualify.
+    `choices` are their ids and names. Several are equal, as far as the measurements prove. Without
+    a choice, `reason` says why. `costs` are values with their meaning, the most important first.
+    `runners` names the other policies that qualify.
     """
 
     place: str
-    choice: str = ""
-    name: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
     costs: tuple[tuple[str, str], ...] = ()
     runners: tuple[str, ...] = ()
     reason: str = ""
+
+    @property
+    def tie_words(self) -> str:
+        """Return words that say that several choices are equal, "" for a single choice."""
+        if len(self.choices) < 2:
+            return ""
+        return f"{'neither' if len(self.choices) == 2 else 'none'} of them is proven better"
 
 
 @dataclass(frozen=True)

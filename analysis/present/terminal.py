@@ -136,10 +136,11 @@ def choose_layouts(sheet: TextTable, width: int) -> list[ColumnLayout]:
 def _key_columns(sheet: TextTable, indexes: tuple[int, ...], width: int) -> tuple[int, ...]:
     """Return the first columns of words, which identify a row of the table.
 
-    Without such columns, or if they take more than half of the width, it is the first column alone.
+    Without such columns, or if they take more than two thirds of the width, it is the first column
+    alone.
     """
     keys = tuple(takewhile(lambda index: not sheet.is_numeric(index), indexes))
-    is_small = _fit_columns(sheet, keys, width, stacked=True).width <= width // 2
+    is_small = _fit_columns(sheet, keys, width, stacked=True).width <= 2 * width // 3
     return keys if len(keys) < len(indexes) and keys and is_small else indexes[:1]
 
 

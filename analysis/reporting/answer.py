@@ -22,7 +22,7 @@ from analysis.present.entries import PLUS_MINUS, round_to_digits, round_to_uncer
 from analysis.present.report import ApplicationAdvice, DecisiveRepetitions
 from analysis.reporting.significance import SignificanceDecision
 from analysis.statistics import Estimate
-from analysis.table import Column, Entry, Table, count_noun, to_printable
+from analysis.table import Column, Entry, Table, count_noun, join_words, to_printable
 
 #: Levels that get a sentence where no level is recommended, and lines of failures and names.
 _MAX_LEVELS, _MAX_FAILURES, _MAX_NAMES = 4, 3, 4
@@ -246,27 +246,31 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
 
 
 def describe_advice(advice: Sequence[ApplicationAdvice], basis: str) -> Iterator[str]:
-    """Yield a sentence for each recommended policy, with the applications that it suits.
+    """Yield a sentence for each recommended policy (or equal ones), with the uses that it suits.
 
     Args:
         advice: The study's recommendations.
         basis: Words on what the recommendations rest on.
     """
-    chosen: dict[tuple[str, str], list[str]] = {}
+    #: Uses of each choice, by the kinds of scenarios that they are limited to.
+    chosen: dict[tuple[tuple[str, str], ...], dict[str, list[str]]] = {}
+    ties: dict[tuple[tuple[str, str], ...], str] = {}
     for application in advice:
-        name = application.application
-        places: dict[tuple[str, str], list[str]] = {}
+        places: dict[tuple[tuple[str, str], ...], list[str]] = {}
         for offer in application.offers:
-            places.setdefault((offer.choice, offer.name), []).append(offer.place.lower())
-        for choice, where in places.items():
-            chosen.setdefault(choice, []).append(
-                name if len(where) == len(application.offers) else f"{name} ({', '.join(where)})")
-    for (level, title), uses in chosen.items():
-        what = " \N{MIDDLE DOT} ".join(uses).replace(" \N{MIDDLE DOT} ", ", ").lower()
-        if level:
-            yield f"For {what}: {_join_title(level, title)}{f', {basis}' if basis else ''}."
-        else:
-            yield f"For {what}: no level is sure to meet the limits."
+            places.setdefault(offer.choices, []).append(offer.place.lower())
+            ties[offer.choices] = offer.tie_words
+        for choices, kinds in places.items():
+            where = "" if len(kinds) == len(application.offers) else f" ({', '.join(kinds)})"
+            chosen.setdefault(choices, {}).setdefault(where, []).extend(
+                application.application.lower().split(" \N{MIDDLE DOT} "))
+    for choices, uses in chosen.items():
+        what = "; ".join(f"{join_words(names)}{where}" for where, names in uses.items())
+        levels = join_words([_join_title(*choice) for choice in choices], "or")
+        further = "".join(f"{sign} {text}" for sign, text in ((",", basis), (";", ties[choices]))
+                          if text)
+        yield f"For {what}: {levels}{further}." if choices else (
+            f"For {what}: no level is sure to meet the limits.")
 
 
 def _describe_costs(cells: Cells, decisions: Sequence[SignificanceDecision],
@@ -276,7 +280,8 @@ def _describe_costs(cells: Cells, decisions: Sequence[SignificanceDecision],
     if not cells.baseline.levels:
         yield from _describe_extremes(cells)
         return
-    recommended = {offer.choice for application in advice for offer in application.offers}
+    recommended = {level for application in advice for offer in application.offers
+                   for level, _ in offer.choices}
     levels: dict[Ids, list[SignificanceDecision]] = {}
     for decision in decisions:
         if decision.metric.better:

@@ -17,6 +17,7 @@ from analysis.statistics.differences import (
     hedges_g_paired,
     holm,
     magnitude_word,
+    p_value_beyond,
 )
 from analysis.statistics.estimates import (
     LEVEL,
@@ -65,6 +66,7 @@ __all__ = [
     "mean_bca",
     "median",
     "modified_z_scores",
+    "p_value_beyond",
     "paired_differences",
     "pairs_needed",
     "plan_looks",

@@ -197,6 +197,28 @@ def compare_paired(first: Mapping[int, float], second: Mapping[int, float],
                                    [second[block] for block in common]))
 
 
+def p_value_beyond(differences: Iterable[float], margin: float) -> float | None:
+    """Return the p-value for the hypothesis that a mean difference is at most a margin.
+
+    This is the t test of `compare_paired` with the margin in place of 0. So a difference that does
+    not matter is never significant, however many blocks there are.
+
+    Args:
+        differences: Differences of two samples by block.
+        margin: Largest difference, in either direction, that does not matter.
+
+    Returns:
+        The p-value. It is 1 if the measured mean is within the margin, and None below two blocks.
+    """
+    sample = np.fromiter(differences, dtype=np.float64)
+    if sample.size < 2:
+        return None
+    beyond = abs(float(np.mean(sample))) - margin
+    if beyond <= 0:
+        return 1.0
+    return _p_value(beyond, float(np.std(sample, ddof=1) / np.sqrt(sample.size)), sample.size - 1)
+
+
 def compare_welch(first: Iterable[float], second: Iterable[float],
                   level: float = LEVEL) -> Comparison:
     """Compare two independent samples, which may differ in spread (Welch's t test).

@@ -22,6 +22,7 @@ from analysis.present.code_names import is_code
 from analysis.present.page import save_report
 from analysis.present.report import RecordLinks, Report, Section
 from analysis.table import Column, Entry, Quantity, Table
+from campus_runs import write_campus
 from fabricated import STUDY, failed, load, paper_run, write_all
 from pdflatex import problems
 from studies.qop2007.report import assembly
@@ -346,6 +347,19 @@ def test_the_first_screen_answers_by_the_weights_of_2007(
 def test_is_code_tells_ids_from_words(level: str, title: str, *, expected: bool) -> None:
     """A word or a number of ordinary text would get a name where it is not that level."""
     assert is_code(level, title) is expected
+
+
+def test_codes_with_hyphens_have_their_names(tmp_path: Path) -> None:
+    """Policies and scenarios of any id: in the sentences, and below the cards with many codes."""
+    save_report(STUDY.report(load(write_campus(tmp_path, 7)), {}), tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    short = text[text.index('id="summary"'):text.index('id="answers"')]
+    codes = set(re.findall(r"(?<![\w-])(?:M\d+|campus)(?:-\w+)?", re.sub(r"\([^)]*\)", "", short)))
+    assert {"M8-okc", "M4", "campus-80ms"} <= codes
+    assert codes == set(re.findall(r"([\w-]+) \(", short)) & codes
+    assert "campus-80ms (roaming on a floor, RADIUS server 80 ms of round trip away)" in short
+    cards = text[text.index('id="answers"'):text.index('id="short"')]
+    assert "<b>campus-0ms</b> roaming on a floor, RADIUS server in the building" in cards
 
 
 @pytest.mark.slow

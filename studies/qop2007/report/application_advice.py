@@ -3,19 +3,22 @@
 `APPLICATIONS` has the limits on delay, packet loss, rate and protection (sigma, the sum of a
 policy's weights). `assess_policy` compares a policy's worst measured values with these limits.
 `build_advice_table` shows which policies qualify, at home and roaming. `build_overview` shows the
-strongest of them for each application. The paper is Agarwal and Wang (2007).
+strongest of them for each application (`strongest_fits`). The paper is Agarwal and Wang (2007).
 `studies.qop2007.report` lists the terms.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 from typing import Literal
 
+from analysis import statistics
 from analysis.blocks import ratio_of_means
 from analysis.cells import Observation
+from analysis.reporting.significance import SIGNIFICANT, negligible_difference
 from analysis.reporting.table_entries import (
     MISSING_ENTRY,
     NOT_COUNTED_ENTRY,
@@ -25,7 +28,7 @@ from analysis.reporting.table_entries import (
     to_quantity,
 )
 from analysis.statistics import Estimate
-from analysis.table import Column, Entry, Table
+from analysis.table import Column, Entry, Table, join_words
 from studies.qop2007.measurements import AUTHENTICATION, HANDOFF, OVERHEADS, STREAMS
 from studies.qop2007.report.basis import (
     G711,
@@ -317,6 +320,11 @@ _CALLS = ("Calls: number of G.711 calls that the air carries, with packets of 20
           "direction. Packets have RTP, UDP, IP and the policy's headers. DIFS, backoffs, frames "
           "and acknowledgements take airtime. Collisions are not counted, so these are upper "
           "bounds.")
+_EQUAL = ("Of equal sigma, a policy is preferred only if it is proven better than the others: by a "
+          "higher rate or, roaming, a shorter handoff. Differences are tested within blocks, "
+          f"beyond what does not matter ({STREAMS['tcp'].negligible:.0%} of the rate, "
+          f"{HANDOFF.negligible * HANDOFF.scale:g} {HANDOFF.unit}), and corrected by Holm's "
+          "method. Otherwise all of them are recommended, in the order of their names.")
 _UNPROTECTED = ("Never recommended: a policy without any protection, or whose data is neither "
                 "confidential nor protected from change as of 2026, whatever its sum.")
 _PRINTED = ("Printed values have no intervals and are taken as they are. The paper suggests P3, P4 "
@@ -342,7 +350,9 @@ def build_advice_table(basis: ReportBasis, application: str | ApplicationLimits,
     fits = {kind: [assess_policy(basis, scored, limits, kind) for scored in basis.policies]
             for kind in kinds}
     open_ = unprotected_policies(basis, other_scheme)
-    chosen = {kind: strongest_fit(candidates, open_) for kind, candidates in fits.items()}
+    chosen = {kind: [fit.policy.id for fit in strongest_fits(basis, candidates, limits, kind,
+                                                             open_)]
+              for kind, candidates in fits.items()}
     rows = []
     for index, scored in enumerate(basis.policies):
         entries = [entry for kind in kinds
@@ -351,9 +361,9 @@ def build_advice_table(basis: ReportBasis, application: str | ApplicationLimits,
         # The row is wide enough without names, which other tables have.
         policy, _, sigma = policy_entries(scored)
         rows.append((policy, sigma, *entries))
-    best = [f"{KIND_TITLES[kind]}: {fit.policy.id if fit else 'no policy qualifies'}."
-            for kind, fit in chosen.items()]
-    notes = [_WHAT, *([_CALLS] if _has_calls(basis, limits) else []), _UNPROTECTED,
+    best = [f"{KIND_TITLES[kind]}: {join_words(ids, 'or') or 'no policy qualifies'}."
+            for kind, ids in chosen.items()]
+    notes = [_WHAT, *([_CALLS] if _has_calls(basis, limits) else []), _EQUAL, _UNPROTECTED,
              *([_PRINTED] if basis.origin == "published" else [])]
     return Table(f"advice-{limits.name}", f"Policies and limits: {limits.title}",
                  (POLICY, SIGMA, *(shown for kind in kinds
@@ -370,19 +380,51 @@ def unprotected_policies(basis: ReportBasis,
                      if policy.score is None or not policy.score.protects)
 
 
-def strongest_fit(fits: Sequence[PolicyFit], unprotected: frozenset[str]) -> PolicyFit | None:
-    """Return the strongest policy that meets the limits, or None.
+def strongest_fits(basis: ReportBasis, fits: Sequence[PolicyFit], limits: ApplicationLimits,
+                   kind: Kind, unprotected: frozenset[str]) -> tuple[PolicyFit, ...]:
+    """Return the strongest policies that meet the limits, in the order of `fits`.
 
-    Of equals the cheapest wins.
-
+    Several policies of equal sigma are returned, except those that are proven worse than another.
     A policy that does not protect data is never returned, even if it meets the limits.
 
     Args:
+        basis: the measured or published values.
         fits: the policies, compared with one application's limits.
+        limits: the limits of the application.
+        kind: scenarios to use: `home` or `roaming`.
         unprotected: ids of the policies that protect no data.
     """
     good = [fit for fit in fits if fit.answer == "yes" and fit.policy.id not in unprotected]
-    return max(good, key=_rank_of, default=None)
+    strongest = max(map(_sigma_of, good), default=0.0)
+    equal = tuple(fit for fit in good if _sigma_of(fit) == strongest)
+    worse = _find_worse(basis, [fit.policy.id for fit in equal], limits, kind)
+    return tuple(fit for fit in equal if fit.policy.id not in worse) or equal
+
+
+def _find_worse(basis: ReportBasis, policies: Sequence[str], limits: ApplicationLimits,
+                kind: Kind) -> set[str]:
+    """Return the policies that are proven worse than another of several policies.
+
+    A policy is worse if its rate is lower or, roaming, its handoff longer, in any scenario. Where
+    each of two policies is proven worse in something, neither of them counts as worse. All
+    comparisons are corrected together by Holm's method.
+    """
+    metrics = (STREAMS[limits.stream], *([HANDOFF] if kind == "roaming" else []))
+    tests: list[tuple[float, tuple[str, str]]] = []
+    for (first, second), metric, place in product(combinations(policies, 2), metrics,
+                                                  basis.of_kind(kind)):
+        values = [value.blocks for policy in (first, second)
+                  if (value := basis.find_observation(metric.name, policy, place.id))]
+        differences = statistics.paired_differences(*values) if len(values) == 2 else ()
+        margin = negligible_difference(metric, values[1]) if len(differences) else 0.0
+        p_value = statistics.p_value_beyond(differences, margin)
+        if p_value is not None:
+            is_first_better = (sum(differences) > 0) == (metric.better == "higher")
+            tests.append((p_value, (first, second) if is_first_better else (second, first)))
+    adjusted = statistics.holm(p_value for p_value, _ in tests).tolist()
+    proven = {order for (_, order), p_value in zip(tests, adjusted, strict=True)
+              if p_value < SIGNIFICANT}
+    return {worse for better, worse in proven if (worse, better) not in proven}
 
 
 def _has_calls(basis: ReportBasis, limits: ApplicationLimits) -> bool:
@@ -393,10 +435,9 @@ def _has_calls(basis: ReportBasis, limits: ApplicationLimits) -> bool:
     return any(packets == limits.packets for packets, *_ in basis.calls)
 
 
-def _rank_of(fit: PolicyFit) -> tuple[float, float]:
-    """Return the values that rank a policy: its sigma, then the negative of its cost."""
-    sigma = fit.policy.score.sigma if fit.policy.score else 0.0
-    return sigma, -fit.cost.mean if fit.cost else 0.0
+def _sigma_of(fit: PolicyFit) -> float:
+    """Return a policy's sigma, without the rounding error of a sum."""
+    return round(fit.policy.score.sigma, 9) if fit.policy.score else 0.0
 
 
 def _advice_columns(basis: ReportBasis, limits: ApplicationLimits, kind: Kind) -> list[Column]:
@@ -414,8 +455,8 @@ def _advice_columns(basis: ReportBasis, limits: ApplicationLimits, kind: Kind) -
 
 
 def _advice_entries(basis: ReportBasis, fit: PolicyFit, limits: ApplicationLimits, kind: Kind,
-                    chosen: PolicyFit | None) -> list[Entry]:
-    marks = frozenset({"recommended"} if chosen is fit else set())
+                    chosen: Collection[str]) -> list[Entry]:
+    marks = frozenset({"recommended"} if fit.policy.id in chosen else set())
     entries = [Entry(fit.answer, marks=marks, note=", ".join(fit.fails))]
     for worst in fit.interruptions:
         note = grade_interruption(worst.value.estimate.mean) if worst and limits.delay_s else ""
@@ -466,8 +507,8 @@ def build_overview(basis: ReportBasis, other_scheme: ReportBasis | None = None) 
             if not basis.of_kind(kind):
                 continue
             fits = [assess_policy(basis, policy, limits, kind) for policy in basis.policies]
-            rows.append((Entry(limits.title, note=limits.words), Entry(KIND_TITLES[kind]),
-                         *_choice_entries(basis, fits, limits, kind, open_, scored)))
+            rows += [(Entry(limits.title, note=limits.words), Entry(KIND_TITLES[kind]), *entries)
+                     for entries in _choice_entries(basis, fits, limits, kind, open_, scored)]
     schemes = [one.weights.title for one in (basis, other_scheme) if one is not None]
     sigmas = [replace(SIGMA, key=f"sigma_{title}_percent", title=f"{SIGMA.title} {title}")
               for title in schemes]
@@ -480,34 +521,38 @@ def build_overview(basis: ReportBasis, other_scheme: ReportBasis | None = None) 
                   Column("calls", "Calls at most", digits=0),
                   Column("others", "Others that qualify")),
                  tuple(rows), "The policy of highest sigma that meets an application's limits for "
-                 "sure.", (_WHAT, *([_CALLS] if basis.calls else []), _UNPROTECTED,
-                           *([_PRINTED] if basis.origin == "published" else [])))
+                 "sure, or several of equal sigma.",
+                 (_WHAT, *([_CALLS] if basis.calls else []), _EQUAL, _UNPROTECTED,
+                  *([_PRINTED] if basis.origin == "published" else [])))
 
 
 def _choice_entries(basis: ReportBasis, fits: Sequence[PolicyFit], limits: ApplicationLimits,
                     kind: Kind,
                     unprotected: frozenset[str],
-                    other_scheme: Mapping[str, ScoredPolicy] | None) -> list[Entry]:
-    best = strongest_fit(fits, unprotected)
-    others = Entry("; ".join(_other_policies(fits, best, unprotected)))
+                    other_scheme: Mapping[str, ScoredPolicy] | None) -> Iterator[list[Entry]]:
+    """Yield the entries of each recommended policy, or entries that say that there is none."""
+    chosen = strongest_fits(basis, fits, limits, kind, unprotected)
+    others = Entry("; ".join(_other_policies(
+        fits, {fit.policy.id for fit in chosen}, unprotected)))
     stream = Entry(limits.stream.upper())
-    if best is None:
+    if not chosen:
         blanks = [NOT_COUNTED_ENTRY] * (4 if other_scheme is None else 5)
-        return [Entry("none", marks=frozenset({"missing"})), *blanks, stream, NOT_COUNTED_ENTRY,
-                NOT_COUNTED_ENTRY, others]
-    policy, name, sigma = policy_entries(best.policy)
-    other = [] if other_scheme is None else [policy_entries(other_scheme[best.policy.id])[2]]
-    times = [_worst_entry(basis, kind, worst) for worst in best.interruptions]
-    return [policy, name, sigma, *other,
-            *times, *([NOT_COUNTED_ENTRY] * (2 - len(times))), stream,
-            _estimate_entry(best.cost, _scenario_label(basis, kind, best.cost_place)),
-            _calls_entry(best.calls, _scenario_label(basis, kind, best.calls_place)), others]
+        yield [Entry("none", marks=frozenset({"missing"})), *blanks, stream, NOT_COUNTED_ENTRY,
+               NOT_COUNTED_ENTRY, others]
+    for best in chosen:
+        policy, name, sigma = policy_entries(best.policy)
+        other = [] if other_scheme is None else [policy_entries(other_scheme[best.policy.id])[2]]
+        times = [_worst_entry(basis, kind, worst) for worst in best.interruptions]
+        yield [policy, name, sigma, *other,
+               *times, *([NOT_COUNTED_ENTRY] * (2 - len(times))), stream,
+               _estimate_entry(best.cost, _scenario_label(basis, kind, best.cost_place)),
+               _calls_entry(best.calls, _scenario_label(basis, kind, best.calls_place)), others]
 
 
-def _other_policies(fits: Sequence[PolicyFit], best: PolicyFit | None,
+def _other_policies(fits: Sequence[PolicyFit], chosen: Collection[str],
                     unprotected: frozenset[str]) -> Iterator[str]:
     """Yield the policies that also meet the limits, then those without protection or decision."""
-    good = [fit for fit in fits if fit.answer == "yes" and fit is not best]
+    good = [fit for fit in fits if fit.answer == "yes" and fit.policy.id not in chosen]
     protecting = [fit.policy.id for fit in good if fit.policy.id not in unprotected]
     if protecting:
         yield ", ".join(protecting)

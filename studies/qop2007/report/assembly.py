@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from analysis.cells import Cells
 from analysis.circumstances import clock_caveat, stamp_table
@@ -60,19 +61,20 @@ def build_answers(overview: Table,
     Applications with equal answers share one.
 
     Args:
-        overview: the table of `build_overview`, with a row at home and a row roaming.
+        overview: the table of `build_overview`, with rows at home and rows roaming.
         names: names of policies by id, for lists of further policies.
     """
     grouped: dict[str, list[Sequence[Entry]]] = {}
     for row in overview.rows:
         grouped.setdefault(_find_entry(overview, row, "application").text, []).append(row)
-    every = [ApplicationAdvice(application,
-                               _capitalize(_find_entry(overview, rows[0], "application").note),
-                               tuple(_build_offer(overview, row, names or {}) for row in rows))
+    every = [ApplicationAdvice(
+        application, _capitalize_first(_find_entry(overview, rows[0], "application").note),
+        tuple(_build_offer(overview, place, list(equal), names or {}) for place, equal in groupby(
+            rows, lambda row: _find_entry(overview, row, "kind").text)))
              for application, rows in grouped.items()]
     alike: dict[object, list[ApplicationAdvice]] = {}
     for answer in every:
-        key = tuple((offer.place, offer.choice, offer.runners) for offer in answer.offers)
+        key = tuple((offer.place, offer.choices, offer.runners) for offer in answer.offers)
         alike.setdefault(key, []).append(answer)
     return tuple(_join_answers(together) for together in alike.values())
 
@@ -93,17 +95,20 @@ def _join_answers(together: Sequence[ApplicationAdvice]) -> ApplicationAdvice:
                                        for answer in together), offers)
 
 
-def _build_offer(overview: Table, row: Sequence[Entry],
+def _build_offer(overview: Table, place: str, rows: Sequence[Sequence[Entry]],
                  names: Mapping[str, str]) -> Recommendation:
-    policy, place = _find_entry(overview, row, "policy"), _find_entry(overview, row, "kind").text
-    others = _find_entry(overview, row, "others").text
-    if "missing" in policy.marks:
+    """Build the recommendation of a kind of scenarios from its rows, one for each equal policy."""
+    policies = [_find_entry(overview, row, "policy") for row in rows]
+    others = _find_entry(overview, rows[0], "others").text
+    if "missing" in policies[0].marks:
         return Recommendation(place,
                               reason="No policy that protects data is sure to meet the limits.",
                               runners=tuple(_runner_up_lines(others, names)))
-    return Recommendation(place, policy.text, _find_entry(overview, row, "name").text,
-                          tuple((text, what) for key, what in _cost_columns(overview, row)
-                                if (text := _number_text(overview, row, key))),
+    choices = tuple((policy.text, _find_entry(overview, row, "name").text)
+                    for policy, row in zip(policies, rows, strict=True))
+    return Recommendation(place, choices,
+                          tuple((text, what) for key, what in _cost_columns(overview, rows[0])
+                                if (text := _range_text(overview, rows, key))),
                           tuple(_runner_up_lines(others, names)))
 
 
@@ -117,18 +122,25 @@ def _cost_columns(overview: Table, row: Sequence[Entry]) -> Iterator[tuple[str, 
                 ("calls", "G.711 calls at most"))
 
 
-def _number_text(overview: Table, row: Sequence[Entry], key: str) -> str:
-    """Return a number as text with unit and scenario but no interval, or "" if it is missing."""
-    index = next(index for index, column in enumerate(overview.columns) if column.key == key)
-    number = row[index].number
-    if number is None:
+def _range_text(overview: Table, rows: Sequence[Sequence[Entry]], key: str) -> str:
+    """Return the least and the largest number of several rows as text, without intervals.
+
+    The text has the unit, and the scenario if all rows have one. It is "" if a number is missing.
+    """
+    column = overview.columns[overview.column_index(key)]
+    entries = [_find_entry(overview, row, key) for row in rows]
+    numbers = [entry.number.value for entry in entries if entry.number is not None]
+    if not numbers or len(numbers) < len(rows):
         return ""
-    column = overview.columns[index]
-    if column.unit == "ms" and number.value >= 1:
+    if column.unit == "ms" and max(numbers) >= 1:
         column = replace(column, unit="s", scale=1.0)
-    main = format_entry(row[index], column).main.removesuffix(".0")
-    detail = f" ({row[index].detail})" if row[index].detail else ""
-    return f"{main} {column.unit}".strip() + detail
+    ends = [format_entry(entries[numbers.index(end)], column).main.removesuffix(".0")
+            for end in (min(numbers), max(numbers))]
+    details = {entry.detail for entry in entries}
+    detail = f" ({entries[0].detail})" if len(details) == 1 and "" not in details else ""
+    # A narrow card breaks the line before the scenario only.
+    text = f"{' to '.join(dict.fromkeys(ends))} {column.unit}".strip()
+    return text.replace(" ", "\N{NO-BREAK SPACE}") + detail
 
 
 def _find_entry(overview: Table, row: Sequence[Entry], key: str) -> Entry:
@@ -150,7 +162,7 @@ def _runner_up_lines(listed_policies: str, names: Mapping[str, str]) -> Iterator
         yield f"{title if colon else 'also'}: {', '.join(shown)}"
 
 
-def _capitalize(text: str) -> str:
+def _capitalize_first(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}" if text else ""
 
 
@@ -181,7 +193,8 @@ _SECTIONS = (
 _ANSWERS_NOTE = ("For each application the policy of highest protection "
                  "(\N{GREEK SMALL LETTER SIGMA}) by the scheme of {scheme} that meets the limits "
                  "with its whole 95\N{NO-BREAK SPACE}% interval in every "
-                 "scenario, and that protects data as of 2026. {percent} Each number is of the "
+                 "scenario, and that protects data as of 2026. Of equal policies, one that is "
+                 "proven better, or else all of them. {percent} Each number is of the "
                  "scenario where it is worst, whose name stands beside it where there are several.")
 _PERCENT = {"strongest": ("By the scheme of {scheme}, 100\N{NO-BREAK SPACE}% is the strongest of "
                           "the paper's twelve."),

@@ -166,7 +166,8 @@ def test_applications_with_one_answer_share_it() -> None:
     [answer] = build_answers(
         application_advice.build_overview(found, protection_tables.rescore_today(found)))
     assert answer.application.count("\N{MIDDLE DOT}") == 2
-    assert [offer.choice for offer in answer.offers] == ["P12", "P12"]
+    assert [[choice for choice, _ in offer.choices] for offer in answer.offers] == [
+        ["P12"], ["P12"]]
     whats = [what for _, what in answer.offers[0].costs]
     assert len(whats) == len(set(whats))
     assert {"UDP rate less than baseline", "TCP rate less than baseline",
