@@ -53,10 +53,10 @@ class CodeNames:
     @cached_property
     def _code_pattern(self) -> re.Pattern[str]:
         """Return a pattern of an id, and of its name in brackets if that follows."""
-        ids = [rf"{re.escape(name)}(?: \({re.escape(title)}\)|(?![\w-]))"
+        ids = [rf"{re.escape(name)}(?: \({re.escape(title)}\)|(?![\w+-]))"
                for name, title in self.names.items()]
         ids += [rf"{re.escape(name)} \({re.escape(title)}\)" for name, title in self.words.items()]
-        return re.compile(rf"(?<![\w.-])(?:{'|'.join(ids)})" if ids else r"(?!)")
+        return re.compile(rf"(?<![\w.+-])(?:{'|'.join(ids)})" if ids else r"(?!)")
 
     def begin_block(self) -> str:
         """Forget which names the reader has seen. Return an empty text, for templates."""

@@ -18,7 +18,7 @@ import pytest
 import chromium
 from analysis.claims import Verdict
 from analysis.present import page, plotly_bundle
-from analysis.present.code_names import is_code
+from analysis.present.code_names import CodeNames, is_code
 from analysis.present.page import save_report
 from analysis.present.report import RecordLinks, Report, Section
 from analysis.table import Column, Entry, Quantity, Table
@@ -347,6 +347,15 @@ def test_the_first_screen_answers_by_the_weights_of_2007(
 def test_is_code_tells_ids_from_words(level: str, title: str, *, expected: bool) -> None:
     """A word or a number of ordinary text would get a name where it is not that level."""
     assert is_code(level, title) is expected
+
+
+def test_code_names_are_not_those_of_parts_of_an_id() -> None:
+    """An id in a longer one is no use of its own; names of words only go where they repeat."""
+    names = CodeNames({"ND": "disk", "ND+NFS": "both", "M8": "FT", "M8-okc": "OKC"},
+                      {"near": "a near server"})
+    assert names.insert_names("ND+NFS, M8-okc and M8") == "ND+NFS (both), M8-okc (OKC) and M8 (FT)"
+    assert names.insert_names("M8-okc, near (a near server), M8 (FT), near (a near server)") == (
+        "M8-okc, near (a near server), M8, near")
 
 
 def test_codes_with_hyphens_have_their_names(tmp_path: Path) -> None:
