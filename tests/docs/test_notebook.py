@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +13,7 @@ import pytest
 
 import fabricated
 import results_folder
-from doc_commands import PROJECT
-
-NOTEBOOK = PROJECT / "examples/results.ipynb"
-
-
-def execute(folder: Path) -> tuple[subprocess.CompletedProcess[str], list[Any]]:
-    """Execute a copy of the notebook on a results folder; how it ends, and its outputs."""
-    home = folder.parent / "home"
-    kernel = home / "kernels/python3"
-    kernel.mkdir(parents=True)
-    (kernel / "kernel.json").write_text(
-        f'{{"argv": ["{sys.executable}", "-m", "ipykernel_launcher", "-f", "{{connection_file}}"], '
-        '"display_name": "Python 3", "language": "python"}')
-    copy = shutil.copy(NOTEBOOK, home)
-    done = subprocess.run(
-        [Path(sys.executable).with_name("jupyter-execute"), "--inplace", "--timeout=900",
-         "--startup_timeout=300", "--KernelManager.transport=ipc", copy], cwd=home, text=True,
-        capture_output=True, check=False, env={
-            **{name: value for name, value in os.environ.items() if name != "MPLBACKEND"},
-            "QOP_RESULTS": str(folder), "JUPYTER_PATH": str(home),
-            "JUPYTER_RUNTIME_DIR": str(home / "runtime"), "IPYTHONDIR": str(home / "ipython")})
-    cells = nbformat.read(copy, as_version=4).cells
-    return done, [output for cell in cells for output in cell.get("outputs", ())]
+from notebooks import NOTEBOOK, execute_notebook
 
 
 @pytest.fixture
@@ -60,7 +34,7 @@ def test_notebook_on_a_folder_has_the_reports_means_and_a_figure(folder: Path, q
     """Each mean and half interval of the notebook is that of the report's table of the run."""
     done = qop("report", folder)
     assert done.returncode == 0, done.stderr
-    executed, outputs = execute(folder)
+    executed, outputs = execute_notebook(NOTEBOOK, folder)
     assert executed.returncode == 0, executed.stderr
     [times] = [output.data["text/plain"] for output in outputs
                if "half_ms" in output.get("data", {}).get("text/plain", "")]
@@ -83,7 +57,7 @@ def test_notebook_on_a_folder_has_the_reports_means_and_a_figure(folder: Path, q
 @pytest.mark.slow
 def test_notebook_without_a_report_fails(folder: Path) -> None:
     """The notebook does not go on without the tables that it names."""
-    executed, _ = execute(folder)
+    executed, _ = execute_notebook(NOTEBOOK, folder)
     assert executed.returncode != 0
     assert "records.parquet" in executed.stderr
 

@@ -27,6 +27,7 @@ from harness.container import image
 from harness.container.image import ContainerImage
 from harness.container.slimming import RULES
 from measure.records import record
+from notebooks import NOTEBOOK, execute_notebook
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
@@ -219,6 +220,16 @@ def test_lab_sheet_roaming_is_shorter_with_fast_transition(exercised: Path) -> N
     handoffs = {policy: mean([one["handoff_s"] for one in several])
                 for policy, several in measured.items()}
     assert handoffs["M8"] < min(handoffs["M4"], handoffs["M5"])
+
+
+def test_lab_sheet_notebook_comes_from_the_image_and_runs(exercised: Path, tmp_path: Path) -> None:
+    """The last step: students have the image alone, and the notebook reads what they measured."""
+    copied = exercised.parent / NOTEBOOK.name
+    assert copied.read_bytes() == NOTEBOOK.read_bytes()
+    results = shutil.copytree(exercised / "cost/tables", tmp_path / "cost/tables").parent
+    executed, outputs = execute_notebook(copied, results)
+    assert executed.returncode == 0, executed.stderr
+    assert any("image/png" in output.get("data", {}) for output in outputs)
 
 
 def test_line_for_machines_without_dpkg_works_as_printed(
