@@ -228,14 +228,12 @@ class TcpdumpForks:
     its arguments, so captures do not affect each other.
     """
 
-    _PROGRAM = "tcpdump"
-
     def __init__(self, *libraries: Path) -> None:
         self._line = ForkLine()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
         with self._line.server_end as theirs:
             self._process = subprocess.Popen(
-                [self._PROGRAM], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                ["tcpdump"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=self._errors, pass_fds=(theirs.fileno(),), env={
                     **os.environ, "LD_PRELOAD": ":".join(map(str, libraries)), "LD_BIND_NOW": "1",
                     "QOP_COPIES_LINE": str(theirs.fileno())})
@@ -270,7 +268,7 @@ class TcpdumpForks:
         except (ForkServerLost, TimeoutError):
             number = -1
         if number < 0:
-            raise ChildProcessError(f"no copy of {self._PROGRAM} could be started"
+            raise ChildProcessError("no copy of tcpdump could be started"
                                     f"{self._read_cause() or '; is memory short?'}")
         return TcpdumpFork(number)
 

@@ -13,9 +13,9 @@ from doc_commands import PROJECT
 #: Exceptions whose text a user reads: on the terminal, or as the reason in a record.
 RAISED = {"UserError", "NoResultsError", "RecordError", "BuildError", "GuestError", "ArchiveError",
           "MeasureError", "TopologyError", "RadioError", "TestbedLost", "WorkerLost",
-          "ChecksumError", "DissectorLost", "StudyError", "ManifestError", "add_finding",
-          "to_disk_error", "_ended_error", "_kernel_error", "make_error", "YamlProblem",
-          "_make_refusal"}
+          "ChecksumError", "ChildProcessError", "DissectorLost", "StudyError", "ManifestError",
+          "add_finding", "to_disk_error", "_ended_error", "_kernel_error", "make_error",
+          "YamlProblem", "_make_refusal"}
 #: Modules with no message for those who measure, and why.
 PASSED_OVER = {
     "measure/agent/worker.py": "the harness talks to it, and sends what it knows",
