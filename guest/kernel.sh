@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
 # Compiles the guest's kernel; runs inside the build root. Arguments: the source package's file,
 # the folder with sources, patches and for the results, whether "all" patches must apply or "some" may be
 # left out. Lines "@stage NAME" tell the caller how far it is.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
 # Builds the air as a module. Arguments: the kernel's release, the file that the module is to be, and,
 # where they are not at their usual place, the kernel's headers.
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
 # Which air this is: of all its C code, in this folder and in guest/sources (guest/kernel.py
 # computes the same).
 set -eu

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
 # Make what a virtual machine boots from Debian's kernel, inside a root that has the kernel, its
 # headers, kmod, busybox, cpio and squashfs-tools. Argument: the folder with module/, sources/ and
 # vm/ of guest/, which gets the results: linux, initrd, modules.squashfs, release.
