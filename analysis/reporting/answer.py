@@ -320,10 +320,10 @@ def _explain_unproven(decisions: Sequence[SignificanceDecision]) -> Iterator[str
         lambda decision: len(decision.blocks), lambda decision: decision.family))
     enough = [len(decision.blocks) + decision.further for decision in masked if decision.further]
     advice = f" About {max(enough)} repetitions can." if enough else ""
-    yield (f"Of those without proven difference, {count_noun(len(masked), 'interval')} "
-           f"{'excludes' if len(masked) == 1 else 'exclude'} 0. But {_format_counts(counts)} "
-           "repetitions cannot prove a difference of this size after the correction for "
-           f"{_format_counts(families)} comparisons.{advice}")
+    verb, what = ("excludes", "a difference") if len(masked) == 1 else ("exclude", "differences")
+    yield (f"Of those without proven difference, {count_noun(len(masked), 'interval')} {verb} 0. "
+           f"But {_format_counts(counts)} repetitions cannot prove {what} of this size after the "
+           f"correction for {_format_counts(families)} comparisons.{advice}")
 
 
 def _format_counts(counts: Collection[int]) -> str:
