@@ -167,6 +167,9 @@ class Report:
     factors: tuple[ReportFactor, ...] = field(default=(), kw_only=True)
     terms: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     short: Table | None = field(default=None, kw_only=True)
+    #: Table that answers the question of the run. It stands below the sentences, never folded, and
+    #: is printed at the end of a run in place of the run's table.
+    answering: Table | None = field(default=None, kw_only=True)
     #: Presence of an HTML page; without one, the report is only the run's table and the drawings.
     has_page: bool = field(default=True, kw_only=True)
 
@@ -184,6 +187,8 @@ class Report:
     @property
     def tables(self) -> Iterator[Table]:
         """Yield all tables of the report in order."""
+        if self.answering is not None:
+            yield self.answering
         yield from self.beside
         for section in self.sections:
             yield from section.tables

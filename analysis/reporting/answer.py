@@ -58,7 +58,7 @@ class _Cost:
 
 def describe_answer(cells: Cells, decisions: Sequence[SignificanceDecision],
                     advice: Sequence[ApplicationAdvice] = (), claims: Sequence[Verdict] = (),
-                    basis: str = "", caution: str = "") -> list[str]:
+                    basis: str = "", caution: str = "", costs: Sequence[str] = ()) -> list[str]:
     """Return sentences with the main results of a run.
 
     Args:
@@ -68,6 +68,8 @@ def describe_answer(cells: Cells, decisions: Sequence[SignificanceDecision],
         claims: Verdicts on the study's claims.
         basis: Words on what the recommendations rest on.
         caution: Sentence that follows the recommendations.
+        costs: Sentences that answer the run's question. They come before the recommendations, and
+            take the place of those on the costs of recommended policies.
     """
     results = cells.results
     titles = {level: title for factor in results.factors if not factor.is_number
@@ -75,11 +77,13 @@ def describe_answer(cells: Cells, decisions: Sequence[SignificanceDecision],
               if (title := results.level_title(factor.name, level))}
     names = CodeNames({level: title for level, title in titles.items() if is_code(level, title)},
                       titles)
+    recommended = [*describe_advice(advice, basis), *([caution] if caution and advice else [])]
+    answer = [*costs, *recommended] if costs else [
+        *recommended, *_describe_costs(cells, decisions, advice)]
     # Names of factors and levels, and reasons, come from files.
     return [to_printable(names.insert_names(line)) for line in (
-        _describe_extent(cells), *_describe_failures(cells),
-        *describe_advice(advice, basis), *([caution] if caution and advice else []),
-        *_describe_costs(cells, decisions, advice), *_describe_open(cells, decisions, claims))]
+        _describe_extent(cells), *_describe_failures(cells), *answer,
+        *_describe_open(cells, decisions, claims))]
 
 
 def decisive_repetitions(cells: Cells,
@@ -147,7 +151,7 @@ def make_short_table(cells: Cells) -> Table:
     rows = tuple((Entry("-".join(map(to_printable, level))),
                   *([Entry(results.level_title(first, level[0]))] if has_names else []),
                   Entry(_count_good(cells, members)),
-                  *(Entry(_format_range(cells, metric, members)) for metric in metrics))
+                  *(Entry(format_range(cells, metric, members)) for metric in metrics))
                  for level, members in list(groups.items())[:_MAX_ROWS])
     rest = len(groups) - len(rows)
     places = f"{len(cells.sections)} {_name_places(cells)}"
@@ -174,7 +178,8 @@ def _count_good(cells: Cells, members: Sequence[Ids]) -> str:
     return f"{sum(state.good for state in states)}/{sum(state.total for state in states)}"
 
 
-def _format_range(cells: Cells, metric: Metric, members: Sequence[Ids]) -> str:
+def format_range(cells: Cells, metric: Metric, members: Sequence[Ids]) -> str:
+    """Return the smallest and the largest mean of some cells as text, without the unit."""
     means = [value.estimate.mean * metric.scale for ids in members
              if (value := cells.find_value(metric.name, ids))]
     if not means:

@@ -184,7 +184,7 @@ def _print_answer(results: Results, study: Study, folder: Path, baseline: str,
     cells = _call_study(lambda: compare_cells(results, baseline), study, folder)
     _print_summary(report, cells, study, command)
     table = report.run or _call_study(lambda: study.run_table(cells), study, folder)
-    _print_run(replace(table, notes=()), cells, folder)
+    _print_run(replace(table, notes=()), cells, folder, report.answering)
 
 
 def _print_summary(report: Report, cells: Cells, study: Study, command: str) -> None:
@@ -216,13 +216,21 @@ def _list_next_commands(report: Report, cells: Cells, study: Study,
         yield f"{what}:\n  {run} --repetitions {report.decisive.repetitions}"
 
 
-def _print_run(table: Table, cells: Cells, folder: Path) -> None:
-    """Print the run's table if it fits a screen, else one row per compared level (policy)."""
+def _print_run(table: Table, cells: Cells, folder: Path, answering: Table | None = None) -> None:
+    """Print the table that answers the run's question, or else the run's table.
+
+    Of a run's table that does not fit a screen, one row per compared level (policy) is printed.
+    """
     from analysis.present.terminal import to_plain_text
     from analysis.reporting import answer
 
     console = output.make_console(output.SCREEN_WIDTH)
     command = shlex.join(["./qop", "report", str(folder), "--table", "run"])
+    if answering is not None:
+        _print_all([replace(answering, caption="", warnings=table.warnings[:_MAX_WARNINGS])],
+                   console)
+        click.echo(f"Every cell: {command}\n")
+        return
     if to_plain_text(replace(table, notes=()), console.width).count("\n") <= output.SCREEN_LINES:
         _print_all([table], console)
         if not table.notes:
@@ -335,7 +343,7 @@ def _print_and_write(report: Report, folder: Path, form: str, tables: Sequence[s
             study = find_folder_study(folder)
             cells = compare_cells(results, baseline)
             _print_summary(report, cells, study, "")
-            _print_run(report.run, cells, folder)
+            _print_run(report.run, cells, folder, report.answering)
         else:
             _print_table(report.run, form)
     _print_all(chosen)

@@ -44,6 +44,7 @@ from studies.qop2007.report import (
     paper_tables,
     protection_tables,
     throughput_bounds,
+    waits,
 )
 from studies.qop2007.report.application_advice import ApplicationLimits
 from studies.qop2007.report.basis import G711, ReportBasis, basis_from_paper, basis_from_run
@@ -232,7 +233,7 @@ def build_run_report(cells: Cells, weights: Weights | None = None,
     advised, beside = (basis, today) if weights or are_papers else (today, None)
     offers = application_advice.build_overview(advised, beside)
     tables = [*paper_tables.build_paper_tables(basis, advised=advised), offers,
-              *moves.waits_table(cells, basis), *moves.move_tables(cells, basis),
+              *waits.waits_table(cells, basis), *moves.move_tables(cells, basis),
               *protection_tables.protection_tables(basis, today),
               *_advice_tables(advised, applications, beside), throughput_bounds.bounds_table(cells),
               *significance.make_decision_tables(cells, decisions)]
@@ -241,6 +242,8 @@ def build_run_report(cells: Cells, weights: Weights | None = None,
     # values.
     tables = [stamp_table(table, results.clock, flagged) if _is_measured(table) else table
               for table in tables]
+    answering = next((table for table in tables if table.id == "waits"
+                      and waits.are_answer(cells)), None)
     # Claims are about the paper's policies alone.
     has_papers = any(basis.is_papers(policy.id) for policy in basis.policies)
     verdicts = tuple(claim_verdicts.judge_claims(basis)) if has_papers else ()
@@ -252,14 +255,16 @@ def build_run_report(cells: Cells, weights: Weights | None = None,
         answers=answers,
         summary=tuple(describe_answer(
             cells, decisions, answers, verdicts, f"by the weights of {advised.weights.title}",
-            _warn_of_weights(advised.weights))),
+            _warn_of_weights(advised.weights),
+            list(waits.describe_waits(cells, basis, decisions)) if answering else ())),
         decisive=decisive_repetitions(cells, decisions),
         factors=standard_report.list_page_factors(cells), terms=_TERMS,
-        short=make_short_table(cells),
+        short=None if answering else make_short_table(cells), answering=answering,
         answers_note=_answers_note(advised.weights, *([beside.weights] if beside else [])),
         answers_title=_ANSWERS_TITLE, claims=verdicts, claims_title=_CLAIMS_TITLE,
         claimant=_CLAIMANT,
-        sections=_build_sections(advised, [*tables, run],
+        sections=_build_sections(advised, [
+            *(table for table in tables if table is not answering), run],
                                  [*figures.draw_traffic(advised), figures.draw_handoffs(cells)],
                                  clock_caveat(results.clock), make_repetition_section(cells)),
         warnings=standard_report.list_page_warnings(cells, (
@@ -270,8 +275,8 @@ def build_run_report(cells: Cells, weights: Weights | None = None,
                             results.clock, flagged),) if verdicts else (),
         caveat=clock_caveat(results.clock), design=describe_looks(results.planned_looks), run=run,
         asked=_requested_table_ids(applications),
-        printed=tuple(table.id for table in tables if table.id.startswith(
-            ("overview", "waits", "moves"))))
+        printed=tuple(table.id for table in tables if table is not answering
+                      and table.id.startswith(("overview", "waits", "moves"))))
 
 
 def build_paper_report(weights: Weights | None = None,

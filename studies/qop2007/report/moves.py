@@ -2,7 +2,7 @@
 
 A handoff has a method on the 802.11 link (such as fast transition) and one on layer 3 (such as
 Mobile IP). `move_tables` takes the measured values of a run, and yields tables of handoffs during a
-stream. `waits_table` shows how long users wait for a connection and for a move.
+stream.
 `studies.qop2007.report` lists the terms.
 """
 
@@ -19,13 +19,13 @@ from analysis.table import Column, Entry, Table
 from measure.agent.workload import HANDOFF_FULL
 from policies.layers import MOBIKE, MOBILE_IP, WIREGUARD
 from studies.qop2007 import cells
-from studies.qop2007.measurements import CONNECTION, HANDOFF, LOST, OUTAGE
+from studies.qop2007.measurements import HANDOFF, LOST, OUTAGE
 from studies.qop2007.report.basis import NAME, POLICY, ReportBasis, ScoredPolicy, scenario_of
 
 #: Phases of joining another access point whose frames are counted.
 _LINK_PHASES = ("authentication", "association", "dot1x", "four_way_handshake")
-_IN_FULL = "in full"
-_WAYS = {HANDOFF_FULL: _IN_FULL, "ft": "fast transition, keys pushed",
+IN_FULL = "in full"
+_WAYS = {HANDOFF_FULL: IN_FULL, "ft": "fast transition, keys pushed",
          "ft-pull": "fast transition, keys fetched", "okc": "opportunistic key caching",
          "pmksa": "key of an earlier visit", "fils": "FILS with a cached key"}
 _SAME_SUBNET = "none needed"
@@ -40,30 +40,6 @@ _UNSAID = replace(MISSING_ENTRY, note="the results folder does not say how the n
 #: Fields of the link layer that decide how a node moves.
 _OF_MOVING = ("roaming", "ft_over_ds", "akm")
 _DIRECTIONS = {"up": "from the node", "down": "to the node"}
-
-
-def waits_table(cells: Cells, basis: ReportBasis) -> Iterator[Table]:
-    """Yield a table of how long users wait, with a row per policy and columns per scenario.
-
-    There is none where no policy has a connection time, which is measured with DHCP only.
-    """
-    names = {policy.id: policy.name for policy in basis.policies}
-    waits = (("connection", "connect", CONNECTION), ("handoff", "move", HANDOFF))
-    members = {section: {ids[0]: ids for ids in there} for section, there in cells.sections.items()
-               if any(isinstance(cells.value(CONNECTION.name, ids), Observation) for ids in there)}
-    if not members:
-        return
-    columns = (POLICY, NAME, *(
-        Column(f"{key}_{number}_s", words, metric.unit, metric.scale, group=section[0])
-        for number, section in enumerate(members) for key, words, metric in waits))
-    policies = dict.fromkeys(policy for there in members.values() for policy in there)
-    rows = tuple((Entry(policy), Entry(names.get(policy, "")), *(
-        value_entry(cells.value(metric.name, there[policy])) if policy in there else MISSING_ENTRY
-        for there in members.values() for _, _, metric in waits)) for policy in policies)
-    yield Table("waits", "How long users wait", columns, rows,
-                "To connect: from the order to connect to the first answered packet, with scan, "
-                "authentication and DHCP. To move: from leaving one access point to the first "
-                "answered packet at the other.")
 
 
 @dataclass(frozen=True)
@@ -86,7 +62,7 @@ def move_tables(cells: Cells, basis: ReportBasis) -> Iterator[Table]:
     if not members:
         return
     policies = {policy.id: policy for policy in basis.policies}
-    moves = {ids: _find_move(cells.results, policies.get(ids[0]), ids[1])
+    moves = {ids: find_move(cells.results, policies.get(ids[0]), ids[1])
              for _, there in members for ids in there}
     rows: list[tuple[Entry, ...]] = []
     sections: list[tuple[int, str]] = []
@@ -111,8 +87,8 @@ def _crossed_table(cells: Cells, basis: ReportBasis, members: Sequence[tuple[Ids
     differ from those above only in the method.
     """
     networks = [_SAME_SUBNET, *_TUNNELS.values()]
-    families = {policy.id: _settings_key(policy) for policy in basis.policies}
-    links = {policy.id: _settings_key(policy, ("link", "dot1x")) for policy in basis.policies}
+    families = {policy.id: settings_key(policy) for policy in basis.policies}
+    links = {policy.id: settings_key(policy, ("link", "dot1x")) for policy in basis.policies}
     rows: list[tuple[Entry, ...]] = []
     sections: list[tuple[int, str]] = []
     for section, there in members:
@@ -120,19 +96,19 @@ def _crossed_table(cells: Cells, basis: ReportBasis, members: Sequence[tuple[Ids
             sections.append((len(rows), cells.section_heading(section)))
         by_move = {(link, network): [ids for ids in there if moves[ids] == Move(link, network)]
                    for link in _LINKS for network in networks}
-        others = [link for link in dict.fromkeys(link for link, _ in by_move) if link != _IN_FULL]
+        others = [link for link in dict.fromkeys(link for link, _ in by_move) if link != IN_FULL]
         compared = {network for link, network in by_move
-                    if link != _IN_FULL and by_move[link, network]}
+                    if link != IN_FULL and by_move[link, network]}
         for link in others:
             chosen = _choose_cells(cells, links, [by_move[link, network] for network in networks])
-            alike = [[ids for ids in by_move[_IN_FULL, network] if best is not None
+            alike = [[ids for ids in by_move[IN_FULL, network] if best is not None
                       and families.get(ids[0]) == families.get(best[0])]
                      for best, network in zip(chosen, networks, strict=True)]
             rows += _crossed_rows(cells, link, chosen)
-            rows += _crossed_rows(cells, f"{_IN_FULL}, the same otherwise",
+            rows += _crossed_rows(cells, f"{IN_FULL}, the same otherwise",
                                   [_shortest_outage(cells, same) for same in alike])
-        rows += _crossed_rows(cells, _IN_FULL, _choose_cells(cells, links, [
-            [] if network in compared else by_move[_IN_FULL, network] for network in networks]))
+        rows += _crossed_rows(cells, IN_FULL, _choose_cells(cells, links, [
+            [] if network in compared else by_move[IN_FULL, network] for network in networks]))
     columns = (Column("move_link", "Link"), *(
         Column(f"{OUTAGE.name}_{number}", network, OUTAGE.unit, OUTAGE.scale, group="Layer 3")
         for number, network in enumerate(networks)))
@@ -142,7 +118,7 @@ def _crossed_table(cells: Cells, basis: ReportBasis, members: Sequence[tuple[Ids
                  "policy that is the same but moves in full.", _NOTES[1:], tuple(sections))
 
 
-def _settings_key(policy: ScoredPolicy, names: Sequence[str] = ()) -> str:
+def settings_key(policy: ScoredPolicy, names: Sequence[str] = ()) -> str:
     """Return a policy's settings as text for comparison, without its handoff method.
 
     A handoff method may need another key management (AKM), which is left out, too. If the layers of
@@ -212,7 +188,7 @@ _COLUMNS = (
     Column(LOST.name, "Lost", "packets"))
 
 
-def _find_move(results: Results, policy: ScoredPolicy | None, scenario_id: str) -> Move | None:
+def find_move(results: Results, policy: ScoredPolicy | None, scenario_id: str) -> Move | None:
     """Return the handoff method of a policy in a scenario, or None if the plan lacks either."""
     scenario = scenario_of(results, scenario_id)
     if policy is None or policy.definition is None or scenario is None:

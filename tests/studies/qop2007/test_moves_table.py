@@ -33,28 +33,6 @@ def tables_of(*records: Record) -> list[Table]:
     return list(moves.move_tables(cells, basis_from_run(cells)))
 
 
-def test_waits_table_has_connection_and_move_of_each_scenario_with_dhcp() -> None:
-    """A row per policy, two columns per scenario; no table where nobody gets an address by DHCP."""
-    leased = {"scan": (0.1, 2), "dhcp": (0.01, 4), "first_packet": (0.02, 2)}
-    records = [make(policy, scenario=scenario, phases=leased, handoff_s=handoff_s,
-                    digests={"policy": load_named(policy).digest()})
-               for policy, scenario, handoff_s in (
-                   ("M5", "campus-0ms", 0.03), ("M5", "campus-80ms", 0.7),
-                   ("M8", "campus-80ms", 0.02))]
-    cells = cells_of(*records, make("P1"), own=OWN)
-    [table] = moves.waits_table(cells, basis_from_run(cells))
-    assert [column.group for column in table.columns[2:]] == [
-        "campus-0ms", "campus-0ms", "campus-80ms", "campus-80ms"]
-    values = {row[0].text: [entry.number and round(entry.number.value, 3) for entry in row[2:]]
-              for row in table.rows}
-    assert values.keys() == {"M5", "M8"}
-    assert values["M5"][0] == values["M5"][2] == values["M8"][2] > 0.1
-    assert [values["M5"][1], values["M5"][3], values["M8"][3]] == [0.03, 0.7, 0.02]
-    assert values["M8"][:2] == [None, None]
-    plain = cells_of(make("P1"))
-    assert list(moves.waits_table(plain, basis_from_run(plain))) == []
-
-
 def test_report_without_the_papers_policies_has_no_claims() -> None:
     """The page begins with what was measured; a run with P1 still has the paper's claims."""
     digests = {"policy": load_named("M5").digest()}
