@@ -16,7 +16,6 @@ from analysis import statistics
 from analysis.cells import Cells, Ids
 from analysis.metrics import Metric
 from analysis.present.entries import format_entry
-from analysis.present.page_levels import CodeNames
 from analysis.reporting.answer import format_range
 from analysis.reporting.significance import SignificanceDecision
 from analysis.reporting.table_entries import MISSING_ENTRY, estimate_entry, value_entry
@@ -75,15 +74,14 @@ def describe_waits(cells: Cells, basis: ReportBasis,
                    decisions: Sequence[SignificanceDecision]) -> Iterator[str]:
     """Yield a sentence for each wait in each scenario, on the policies against the baseline.
 
-    There are none without a baseline. A policy is named with its title at its first use.
+    There are none without a baseline.
     """
-    names = CodeNames({policy.id: policy.name for policy in basis.policies})
     comparisons = [
         comparison for section, members in _find_members(cells).items()
         for *_, taking, metric in _WAITS if (comparison := _compare_policies(
             cells, basis, decisions, f"{taking} in {', '.join(section)}", members, metric))]
     for comparison in comparisons:
-        yield names.insert_names(comparison.to_sentence())
+        yield comparison.to_sentence()
     rates = [f"{metric.title} {format_range(cells, metric, cells.results.cells)} {metric.unit}"
              for metric in STREAMS.values()
              if any(cells.find_value(metric.name, ids) for ids in cells.results.cells)]
