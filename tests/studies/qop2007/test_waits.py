@@ -90,8 +90,7 @@ def test_describe_waits_compares_with_the_baseline_of_the_profile_at_each_distan
     lines = describe(*campus("M4", "M5", "M13", "M13-resumed"))
     assert [line.partition(" takes ")[0] for line in lines[:-1]] == [
         f"{taking} in {scenario}" for scenario in SCENARIOS for taking in ("Connecting", "Moving")]
-    assert lines[0].startswith("Connecting in campus-0ms takes 194 ± 6 ms with M4 "
-                               "(PEAP-MSCHAPv2); ")
+    assert lines[0].startswith("Connecting in campus-0ms takes 194 ± 6 ms with M4; ")
     assert lines[4] == (
         "Connecting in campus-80ms takes 915 ± 6 ms with M4; 494 ± 3 ms less with M13-resumed, "
         "238 ± 4 with M13, 155 ± 3 with M5.")
@@ -112,8 +111,7 @@ def test_describe_waits_connects_once_for_policies_that_differ_in_the_move_alone
     """M13 stands for M13-ft and M13-okc, and M4 itself for its own; M8 is alone with its layers."""
     connecting = describe(*campus("M4", "M4-ft", "M13-okc", "M13", "M8",
                                   scenarios=("campus-80ms",)))[0]
-    assert connecting.endswith("; 238 ± 3 ms less with M13 (EAP-TLS-1.2), 153 ± 6 with M8 "
-                               "(WPA3-Enterprise-FT).")
+    assert connecting.endswith("; 238 ± 3 ms less with M13, 153 ± 6 with M8.")
 
 
 def test_describe_waits_says_more_and_what_is_not_proven() -> None:
@@ -124,14 +122,14 @@ def test_describe_waits_says_more_and_what_is_not_proven() -> None:
                for block, extra in enumerate(extras, 1)]
     connecting, moving, _ = describe(*records)
     assert connecting == (
-        "Connecting in campus-0ms takes 202 ± 5 ms with M4 (PEAP-MSCHAPv2); 30 ± 1 ms more with M5 "
-        "(WPA3-Enterprise-TLS-1.3); not proven: 0 ± 6 ms more with M13 (EAP-TLS-1.2).")
+        "Connecting in campus-0ms takes 202 ± 5 ms with M4; 30 ± 1 ms more with M5; "
+        "not proven: 0 ± 6 ms more with M13.")
     assert moving == ("Moving in campus-0ms takes 30.0 ± 0.0 ms with M4; not proven: 0.0 ± 0.0 ms "
                       "less with M5, 0.0 ± 0.0 with M13.")
     [connecting, *_] = describe(*(waited(policy, "campus-0ms", connect_ms, 30.0)
                                   for policy, connect_ms in (("M4", 200), ("M5", 230))))
-    assert connecting.endswith(" takes 200 ms with M4 (PEAP-MSCHAPv2); not proven: 30 ms more "
-                               "with M5 (WPA3-Enterprise-TLS-1.3).")
+    assert connecting.endswith(" takes 200 ms with M4; not proven: 30 ms more "
+                               "with M5.")
 
 
 def test_describe_waits_without_the_baseline_says_nothing() -> None:
@@ -150,7 +148,7 @@ def test_describe_waits_of_an_unfinished_run_leaves_out_what_is_missing() -> Non
     cells = Cells(results(records, cells=[("M8", "campus-20ms"), ("M4", "campus-80ms")]))
     basis = basis_from_run(cells)
     connecting, *_ = waits.describe_waits(cells, basis, decide_differences(cells))
-    assert connecting.endswith("ms less with M5 (WPA3-Enterprise-TLS-1.3).")
+    assert connecting.endswith("ms less with M5.")
     [table] = waits.waits_table(cells, basis)
     assert {row[0].text for row in table.rows} == {"M4", "M5", "M13", "M8"}
 
@@ -170,7 +168,7 @@ def test_report_of_waits_has_their_table_open_below_the_sentences() -> None:
         'id="answers"')
     assert '<details class="table fold" id="waits"' not in page
     assert page.count("tables/waits.csv") == 1
-    assert "Connecting in campus-80ms takes" in page
+    assert "Connecting in campus-80ms" in page
 
 
 def test_report_with_other_scenarios_keeps_its_short_table() -> None:
@@ -194,7 +192,7 @@ def test_end_of_a_run_has_the_table_of_each_distance(
     assert row.split()[:2] == ["M13-resumed", "EAP-TLS-1.2-resumed"]
     assert row.split()[2::3] == ["189", "18", "243", "77", "421", "261"]
     assert max(len(line) for line in lines if "./qop" not in line) <= SCREEN_WIDTH
-    assert len(lines) <= SCREEN_LINES + 12
+    assert len(lines) <= SCREEN_LINES + 14
     assert not any("The run in short" in line for line in lines)
     report_command.print_run_table(folder)
     assert "Scenario campus-80ms" in capsys.readouterr().out
