@@ -69,10 +69,11 @@ def tree(folder: Path) -> dict[str, bytes]:
             for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"}
 
 
-def packed(tmp_path: Path, captures: str = "all", **changes: object) -> Path:
+def packed(tmp_path: Path, captures: str = "all", ending: str = "tar.gz",
+           **changes: object) -> Path:
     """An archive of a made-up folder called `run`."""
     folder = make(tmp_path / "run", **changes)  # type: ignore[arg-type]
-    return archive.export_folder(folder, tmp_path / "run.tar.gz",
+    return archive.export_folder(folder, tmp_path / f"run.{ending}",
                                  captures).file  # type: ignore[arg-type]
 
 

@@ -36,7 +36,7 @@ def command(place: Path | None, write: bool, redo: bool) -> int:
     place = place or results.find_latest_folder(results.RESULTS)
     with host_process.raise_interrupt_on_signals():
         verdict = verification.verify_results(place, write=write, redo=redo)
-    for line in (*(finding.text for finding in verdict.findings), *verdict.notes):
+    for line in (*(finding.text for finding in verdict.findings), *verdict.reader_notes):
         click.echo(to_printable(line))
     if verdict.ok:
         click.echo(f"{place}: {verdict.summary()}")

@@ -1,11 +1,12 @@
 """Pack a results folder into an archive, read such archives safely, and delete captures on request.
 
 `qop export` uses `export_folder`, `qop prune` uses `prune_captures`, and `qop import` uses
-`open_archive`. An archive is a reproducible .tar.gz: the same files give the same bytes. One folder
-is at the top; SHA256SUMS and manifest.json come first in it, then all other files in order of path.
-An archive is not trusted: if a member is not a plain file below that folder, or occurs twice, the
-whole archive is refused. (Python's own filters exist since 3.11.4, and repair members that they
-should refuse.) `export_folder` and `prune_captures` note which captures are absent.
+`open_archive`. An archive is a reproducible .tar.gz or .tar.xz: the same files give the same bytes.
+One folder is at the top; SHA256SUMS and manifest.json come first in it, then all other files in
+order of path. An archive is not trusted: if a member is not a plain file below that folder, or
+occurs twice, the whole archive is refused. (Python's own filters exist since 3.11.4, and repair
+members that they should refuse.) `export_folder` and `prune_captures` note which captures are
+absent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import lzma
 import os
 import re
 import tarfile
@@ -49,6 +51,12 @@ _MTIME_S = 315_532_800
 _LARGEST_READ_BYTES = 4 << 20
 _LARGEST_HEADER_BYTES = 1 << 20
 _MOST_MEMBERS = 1_000_000
+_XZ_MAGIC = b"\xfd7zXZ\0"
+#: A dictionary of 16 MB: records of a whole run are similar. It takes 200 MB of memory.
+_XZ_PRESET = 7 | lzma.PRESET_EXTREME
+#: Of a decompressor. The header of an .xz file may ask for a dictionary of 4 GB.
+_LARGEST_XZ_MEMORY_BYTES = 100 << 20
+_XZ_PIECE_BYTES = 1 << 16
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
 _FIRST = (SUMS_FILE, PACKING_LIST_FILE)
 
@@ -73,7 +81,7 @@ def write_archive(file: Path, top: str, members: Mapping[str, Path | bytes],
     After an error, no incomplete file remains.
 
     Args:
-        file: The archive.
+        file: The archive. A name that ends in .xz has it compressed by xz, else by gzip.
         top: Name of its folder.
         members: Files or contents by path below that folder.
         digests: Expected SHA-256 by path; a path without one is not compared.
@@ -85,8 +93,7 @@ def write_archive(file: Path, top: str, members: Mapping[str, Path | bytes],
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("xb") as raw:
-            # gzip's header gets no file name and no time, as they are not part of the folder.
-            with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed, \
+            with _make_compressor(file, raw) as packed, \
                     tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
                 for path in sorted(members, key=_sort_key):
                     _add_member(tar, f"{top}/{path}", members[path], digests.get(path))
@@ -95,6 +102,14 @@ def write_archive(file: Path, top: str, members: Mapping[str, Path | bytes],
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _make_compressor(file: Path, raw: BinaryIO) -> gzip.GzipFile | lzma.LZMAFile:
+    """Return a stream that compresses to `raw`."""
+    if file.suffix == ".xz":
+        return lzma.LZMAFile(raw, "wb", preset=_XZ_PRESET)
+    # gzip's header gets no file name and no time, as they are not part of the folder.
+    return gzip.GzipFile("", "wb", 6, raw, mtime=0)
 
 
 def _sort_key(path: str) -> tuple[int, str]:
@@ -132,7 +147,7 @@ class Archive:
     `top` is the name of its folder.
     """
 
-    def __init__(self, packed: gzip.GzipFile) -> None:
+    def __init__(self, packed: _XzStream | gzip.GzipFile) -> None:
         self._packed = packed
         self._bounded = _BoundedStream(packed)
         # tarfile's stream modes are not used: they read ahead, beyond the limit on headers. The
@@ -192,7 +207,7 @@ class Archive:
         return path
 
     def _expect_end(self) -> None:
-        """Read the gzip checksum at the end of the archive, and refuse further content."""
+        """Read the checksum at the end of the archive, and refuse further content."""
         for _ in range(8):
             data = self._packed.read(_LARGEST_READ_BYTES)
             if not data:
@@ -210,8 +225,9 @@ class _BoundedStream:
     read.
     """
 
-    def __init__(self, stream: gzip.GzipFile) -> None:
+    def __init__(self, stream: _XzStream | gzip.GzipFile) -> None:
         self._stream = stream
+        self._position = 0
         self.header_bytes: int | None = _LARGEST_HEADER_BYTES
 
     def read(self, size: int = -1) -> bytes:
@@ -221,18 +237,52 @@ class _BoundedStream:
             self.header_bytes -= size
             if self.header_bytes < 0:
                 raise ArchiveError("has a header of an impossible size")
-        return self._stream.read(size)
+        return self._read_counted(size)
+
+    def _read_counted(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._position += len(data)
+        return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        if whence or offset < self._stream.tell():
+        if whence or offset < self._position:
             raise ArchiveError("has headers that lead backwards")
-        return self._stream.seek(offset)
+        while self._position < offset and self._read_counted(
+                min(offset - self._position, _LARGEST_READ_BYTES)):
+            pass
+        return self._position
 
     def tell(self) -> int:
-        return self._stream.tell()
+        return self._position
 
     def seekable(self) -> bool:
         return True
+
+
+class _XzStream:
+    """A stream of the content of an .xz file, whose decompressor may use little memory only."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, _LARGEST_XZ_MEMORY_BYTES)
+
+    def read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size and not self._decompressor.eof:
+            packed = self._raw.read(_XZ_PIECE_BYTES) if self._decompressor.needs_input else b""
+            if self._decompressor.needs_input and not packed:
+                raise EOFError("it is cut short")
+            data += self._decompressor.decompress(packed, size - len(data))
+        if self._decompressor.eof and (self._decompressor.unused_data or self._raw.read(1)):
+            raise ArchiveError("has something behind its end")
+        return bytes(data)
+
+
+def _make_decompressor(raw: BinaryIO) -> _XzStream | gzip.GzipFile:
+    """Return a stream of the content of an .xz or .gz file."""
+    magic = raw.read(len(_XZ_MAGIC))
+    raw.seek(0)
+    return _XzStream(raw) if magic == _XZ_MAGIC else gzip.GzipFile(fileobj=raw)
 
 
 @contextmanager
@@ -246,20 +296,21 @@ def open_archive(file: Path) -> Iterator[Archive]:
     # gzip's errors are OSErrors, which mean the file system everywhere else.
     with file.open("rb") as raw:
         try:
-            with gzip.GzipFile(fileobj=raw) as packed:
-                yield Archive(packed)
+            yield Archive(_make_decompressor(raw))
         except ArchiveError:
             raise
-        except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, RecursionError,
-                ValueError, OverflowError) as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, tarfile.TarError,
+                RecursionError, ValueError, OverflowError) as error:
             reason = str(error) or type(error).__name__
-            raise ArchiveError(f"is not a whole .tar.gz ({reason})") from None
+            raise ArchiveError(f"is not a whole .tar.gz or .tar.xz ({reason})") from None
 
 
 # --- Export of a results folder, with notes about the captures that are left out ---
 
 #: Captures are selected separately; reports can be created again from the records.
 _LEFT_OUT = frozenset({FileKind.CAPTURE, FileKind.PACKING_LIST, FileKind.REPORT})
+#: What no report reads: logs and events, and the judge's raw data.
+_NOT_REPORTED = frozenset({FileKind.LOG, FileKind.FILE})
 
 
 @dataclass(frozen=True)
@@ -278,13 +329,15 @@ class ExportResult:
     digest: str
 
 
-def export_folder(folder: Path, file: Path, captures: CaptureChoice) -> ExportResult:
+def export_folder(folder: Path, file: Path, captures: CaptureChoice, *,
+                  records_only: bool = False) -> ExportResult:
     """Pack a results folder into an archive.
 
     Args:
         folder: The results folder.
         file: The archive; it must not exist.
         captures: Which captures are packed: all, those of failed repetitions, or none.
+        records_only: Whether only what a report needs is packed.
 
     Raises:
         UserError: The folder is damaged or in use, or a file cannot be read or written.
@@ -296,7 +349,7 @@ def export_folder(folder: Path, file: Path, captures: CaptureChoice) -> ExportRe
                         "another name with -o")
     try:
         with hold_folder_lock(folder, exclusive=False):
-            return _export_locked(folder, file, captures)
+            return _export_locked(folder, file, captures, records_only=records_only)
     except ArchiveError as error:
         raise UserError(f"{folder}: {error}; give the command again", status=1) from None
     except OSError as error:
@@ -304,11 +357,16 @@ def export_folder(folder: Path, file: Path, captures: CaptureChoice) -> ExportRe
                         "exported", status=1) from None
 
 
-def _export_locked(folder: Path, file: Path, choice: CaptureChoice) -> ExportResult:
+def _export_locked(folder: Path, file: Path, choice: CaptureChoice, *,
+                   records_only: bool) -> ExportResult:
     scanned = portable_folder.scan_folder(folder)
+    omitted = _LEFT_OUT | _NOT_REPORTED if records_only else _LEFT_OUT
     survey = survey_files((path, place) for path, place in scanned.files.items()
-                          if find_file_kind(path) not in _LEFT_OUT)
+                          if find_file_kind(path) not in omitted)
     taken, left_out = _choose_captures(scanned.files, survey, choice)
+    if records_only:
+        left_out += [path for path in scanned.files if find_file_kind(path) is FileKind.FILE
+                     and portable_folder.find_repetition_name(path) in survey.records]
     survey_files(((path, scanned.files[path]) for path in taken), survey)
     _mark_pruned(survey, scanned.files, left_out)
     _refuse_damage(folder, survey)
@@ -341,7 +399,7 @@ def _choose_captures(files: dict[str, Path], survey: FolderSurvey,
 
 
 def _mark_pruned(survey: FolderSurvey, files: dict[str, Path], left: list[str]) -> None:
-    """Mark the captures that an archive leaves out as deleted on request (pruned.json)."""
+    """Mark the files that an archive leaves out as deleted on request (pruned.json)."""
     removed: dict[str, dict[str, int]] = {}
     for path in left:
         _, name, file = path.split("/")

@@ -251,7 +251,8 @@ class DocumentError(ValueError):
 class RemovedCaptures(BaseModel):
     """The deleted captures of one repetition: sizes in bytes by file name.
 
-    The record's digest shows whether it is still the record that the captures belonged to.
+    Raw data that an archive leaves out (`files/NAME/`) is listed, too. The record's digest
+    shows whether it is still the record that the captures belonged to.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -260,13 +261,16 @@ class RemovedCaptures(BaseModel):
 
 
 class PrunedCaptures(BaseModel):
-    """The format of pruned.json: captures that were deleted on request, by repetition."""
+    """The format of pruned.json: captures that were deleted on request, by repetition.
+
+    An archive of records only lists the raw data that it leaves out, too.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
     schema_: Literal[1] = Field(default=1, alias="schema")
     captures: dict[str, RemovedCaptures] = {}
 
-    def covers(self, name: str, record_sha256: str, file: str) -> bool:
+    def covers_file(self, name: str, record_sha256: str, file: str) -> bool:
         """Return whether a capture of exactly this record was deleted on request."""
         removed = self.captures.get(name)
         return (removed is not None and removed.record_sha256 == record_sha256
@@ -286,10 +290,10 @@ class PrunedCaptures(BaseModel):
         return PrunedCaptures(captures=captures)
 
     def without_present(self, present: Iterable[str]) -> PrunedCaptures:
-        """Return a copy without the captures that exist (paths like captures/NAME/x.pcap.gz)."""
+        """Return a copy without the files that exist (paths like captures/NAME/x.pcap.gz)."""
         present_files = set(present)
         left = {name: {file: size for file, size in removed.files.items()
-                       if f"captures/{name}/{file}" not in present_files}
+                       if find_removed_path(name, file) not in present_files}
                 for name, removed in self.captures.items()}
         return PrunedCaptures(captures={
             name: RemovedCaptures(record_sha256=self.captures[name].record_sha256, files=files)
@@ -302,6 +306,15 @@ class PrunedCaptures(BaseModel):
         """
         return PrunedCaptures(captures={name: removed for name, removed in self.captures.items()
                                         if records.get(name) == removed.record_sha256})
+
+
+def find_removed_path(name: str, file: str) -> str:
+    """Return the path that a deleted file of a repetition had.
+
+    No capture has the name of a data file, because no data file ends like a capture.
+    """
+    data = f"files/{name}/{file}"
+    return data if find_file_kind(data) else f"captures/{name}/{file}"
 
 
 class PackingList(BaseModel):

@@ -61,7 +61,7 @@ class CaptureTest:
         self._head = b""
         self._broken = ""
 
-    def feed(self, data: bytes) -> None:
+    def feed_piece(self, data: bytes) -> None:
         """Process the next bytes of the capture file."""
         if self._broken or not self._compressed:
             self._note_head(data)
@@ -169,7 +169,7 @@ class FolderSurvey:
             digest.update(data)
             size += len(data)
             if test is not None:
-                test.feed(data)
+                test.feed_piece(data)
             elif kind in _TEXTS and size <= LARGEST_DOCUMENT_BYTES:
                 text += data
         self.files[path] = FileDigest(size, digest.hexdigest())
@@ -323,12 +323,13 @@ def _judge_sums(survey: FolderSurvey, *, archived: bool) -> None:
 
 
 def _is_pruned(survey: FolderSurvey, path: str) -> bool:
-    """Return whether a file is a capture that was deleted on request."""
-    if not path.startswith("captures/"):
+    """Return whether a file is a capture or raw data that was left out on request."""
+    if not path.startswith(("captures/", "files/")):
         return False
     name = find_repetition_name(path)
     record = survey.files.get(find_record_path(name))
-    return record is not None and survey.pruned.covers(name, record.sha256, path.split("/", 2)[2])
+    return record is not None and survey.pruned.covers_file(name, record.sha256,
+                                                            path.split("/", 2)[2])
 
 
 def _judge_packing_list(survey: FolderSurvey) -> None:
@@ -369,7 +370,8 @@ def _judge_record(survey: FolderSurvey, name: str, entry: Record) -> None:
     for capture in entry.captures:
         _judge_capture(survey, name, capture.get("file"), is_kept=entry.keeps_captures)
     for file in entry.files:
-        if f"files/{name}/{file}" not in survey.files:
+        if f"files/{name}/{file}" not in survey.files and not survey.pruned.covers_file(
+                name, survey.files[path].sha256, file):
             survey.add_finding(f"files/{name}/{file}: is missing; {path} names it")
 
 
@@ -383,17 +385,16 @@ def _judge_capture(survey: FolderSurvey, name: str, file: object, *, is_kept: bo
     # A listed file that is missing is reported already.
     if any(choice in survey.files or choice in (survey.sums or {}) for choice in choices):
         return
-    if is_kept and not survey.pruned.covers(name, survey.files[path].sha256, packed):
+    if is_kept and not survey.pruned.covers_file(name, survey.files[path].sha256, packed):
         survey.add_finding(f"captures/{name}/{packed}: is missing; {path} names it")
 
 
 def _judge_pruned(survey: FolderSurvey) -> None:
     for name, removed in survey.pruned.without_outdated(survey.record_digests()).captures.items():
         for file in removed.files:
-            if f"captures/{name}/{file}" in survey.files:
-                survey.add_finding(
-                    f"captures/{name}/{file}: is there, and {PRUNED_FILE} says that it was "
-                    "removed; './qop prune' was interrupted, give it again")
+            if (place := folder.find_removed_path(name, file)) in survey.files:
+                survey.add_finding(f"{place}: is there, and {PRUNED_FILE} says that it was "
+                                   "removed; './qop prune' was interrupted, give it again")
 
 
 def _same_study(plan: Manifest, entry: Record) -> str:

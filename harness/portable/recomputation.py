@@ -134,7 +134,7 @@ def recompute_record(folder: Path, plan: Manifest, name: str, record: Record,
         plan: The folder's plan.
         name: Name of the record's file, without suffix.
         record: The record.
-        removed: File names of its captures that are absent by choice.
+        removed: File names of its captures and raw data that are absent by choice.
     """
     try:
         study = _load_study(record)
@@ -205,9 +205,9 @@ def _unpack_inputs(folder: Path, name: str, record: Record, target: Path,
 
 
 def _excuse_missing(folder: Path, place: Path, record: Record, removed: Collection[str]) -> None:
-    """Raise NotRecomputedError for a capture that was not kept or was deleted on request."""
-    if place.is_relative_to(folder / "captures") and not place.exists() and (
-            not record.keeps_captures or place.name in removed):
+    """Raise NotRecomputedError for a file that was not kept or was deleted on request."""
+    if not place.exists() and (place.name in removed or (
+            place.is_relative_to(folder / "captures") and not record.keeps_captures)):
         raise NotRecomputedError(_NO_CAPTURES, is_excused=True)
 
 

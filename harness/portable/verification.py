@@ -56,7 +56,7 @@ class IntegrityVerdict:
             not entry.not_redone for entry in self.redone))
 
     @property
-    def notes(self) -> list[str]:
+    def reader_notes(self) -> list[str]:
         """Return lines that a reader must know, which are no problems.
 
         They include the reasons why records were not computed again, and checks that are newer than

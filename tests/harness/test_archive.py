@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import io
 import os
@@ -19,28 +20,41 @@ from conftest import PATIENCE_S, Qop, wait_until
 from harness.engine.results import ResultsFolder
 from harness.errors import UserError
 from harness.portable import archive, importing, verification
-from results_folder import assert_nothing_came, flip, make, packed, plan_of, tree
+from results_folder import (
+    assert_nothing_came,
+    findings,
+    flip,
+    make,
+    packed,
+    plan_of,
+    tree,
+    write,
+)
+
+ENDINGS = pytest.mark.parametrize("ending", ["tar.gz", "tar.xz"])
 
 
+@ENDINGS
 def test_two_exports_are_the_same_octets(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
     """Neither the time, nor the owner, nor how the folder was named on the command shows."""
     folder = make(tmp_path / "run")
-    first = archive.export_folder(folder, tmp_path / "1.tar.gz", "all").file
+    first = archive.export_folder(folder, tmp_path / f"1.{ending}", "all").file
     for path in folder.rglob("*"):
         os.utime(path, (1, 1))
     (folder / "plan.json").chmod(0o600)
     monkeypatch.setattr("time.time", lambda: 2_000_000_000.0)
-    second = archive.export_folder(tmp_path / "run" / ".." / "run", tmp_path / "2.tar.gz",
+    second = archive.export_folder(tmp_path / "run" / ".." / "run", tmp_path / f"2.{ending}",
                                    "all").file
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_sha256sum_and_tar_agree(tmp_path: Path) -> None:
+@ENDINGS
+def test_sha256sum_and_tar_agree(tmp_path: Path, ending: str) -> None:
     """The archive needs none of our programs: tar unpacks it, sha256sum checks every file."""
-    file = packed(tmp_path)
+    file = packed(tmp_path, ending=ending)
     (tmp_path / "by-hand").mkdir()
-    done = subprocess.run(["tar", "xzf", file, "-C", tmp_path / "by-hand"], capture_output=True,
+    done = subprocess.run(["tar", "xf", file, "-C", tmp_path / "by-hand"], capture_output=True,
                           text=True, check=True)
     assert done.stderr == ""
     place = tmp_path / "by-hand" / "run"
@@ -66,19 +80,49 @@ def test_captures_on_request(tmp_path: Path, choice: str, names: set[str]) -> No
         == 8 - 2 * len(names)
 
 
-def test_round_trip_keeps_every_octet(tmp_path: Path) -> None:
+@ENDINGS
+def test_round_trip_keeps_every_octet(tmp_path: Path, ending: str) -> None:
     """All that was exported is there again, with the checksums beside it."""
     folder = make(tmp_path / "run")
     (folder / "notes.txt").write_text("mine")
     (folder / "work").mkdir()
     (folder / "work" / "secret.conf").write_text("key")
-    done = archive.export_folder(folder, tmp_path / "x.tar.gz", "all")
+    done = archive.export_folder(folder, tmp_path / f"x.{ending}", "all")
     assert done.foreign == ["notes.txt"]
     out = importing.import_archive(done.file, tmp_path / "out", tmp_path).folder
     wanted = {path: content for path, content in tree(folder).items()
               if not path.startswith(("notes", "work", "handoff"))}
     found = tree(out)
     assert found.pop("SHA256SUMS") and found == wanted
+
+
+def test_records_only_leaves_out_what_no_report_reads(tmp_path: Path) -> None:
+    """What is left out is noted of each record, and comes back with a whole archive."""
+    folder = make(tmp_path / "run", files=["raw.json.gz"])
+    for path in (folder / "records").iterdir():
+        write(folder / "files" / path.stem / "raw.json.gz", gzip.compress(b"{}"))
+    write(folder / "events.jsonl", b"{}\n")
+    part = archive.export_folder(folder, tmp_path / "part.tar.xz", "none", records_only=True)
+    out = importing.import_archive(part.file, tmp_path / "out", tmp_path).folder
+    assert {path.partition("/")[0] for path in tree(out)} == {
+        "plan.json", "records", "pruned.json", "SHA256SUMS"}
+    assert findings(out) == findings(part.file) == []
+    assert part.digest == verification.verify_results(folder).digest
+    [line, *_] = verification.verify_results(out, redo=True).reader_notes
+    assert line.endswith("its captures were left out or removed by choice")
+
+    note, sums = (out / name for name in ("pruned.json", "SHA256SUMS"))
+    noted = note.read_text()
+    note.unlink()
+    sums.unlink()
+    assert "files/P1-N2-001/raw.json.gz: is missing; records/P1-N2-001.json names it" \
+        in findings(out)
+    note.write_text(noted)
+
+    whole = archive.export_folder(folder, tmp_path / "whole.tar.gz", "all").file
+    importing.import_archive(whole, out, tmp_path)
+    assert tree(out).keys() - {"SHA256SUMS"} == tree(folder).keys() - {"handoff.svg"}
+    assert findings(out) == []
 
 
 def test_no_room_is_said_before_anything_is_written(
@@ -207,5 +251,10 @@ def test_commands_from_export_to_verify(qop_here: Qop) -> None:
         said = qop_here(*arguments)
         assert said.returncode in {1, 2} and said.stderr.count("\n") == 1, said.stderr
         assert "nowhere" in said.stderr
+    said = qop_here("export", "copy", "--records-only", "-o", "small.tar.xz")
+    assert said.stdout.startswith("small.tar.xz: 4 records, 0 captures")
+    for other in (("--captures", "all"), ("--wireshark", "x")):
+        said = qop_here("export", "copy", "--records-only", *other)
+        assert said.returncode == 2 and "goes without --records-only" in said.stderr
     said = qop_here("export", "copy", "-o", "nowhere/x.tar.gz")
     assert said.stderr.startswith("qop: nowhere/x.tar.gz: there is no folder to put it in; make ")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import lzma
 import re
 import shutil
 import tarfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -207,10 +209,11 @@ def test_a_page_among_the_data_refuses_its_archive(
     assert archive.export_folder(folder, tmp_path / "own.tar.gz", "all").foreign == [place]
 
 
+@pytest.mark.parametrize("ending", ["tar.gz", "tar.xz"])
 @pytest.mark.parametrize("part", [0.0, 0.001, 0.2, 0.5, 0.9, 0.999, 1.0])
-def test_truncated_archives(tmp_path: Path, part: float) -> None:
+def test_truncated_archives(tmp_path: Path, part: float, ending: str) -> None:
     """Wherever an archive is cut off, even within its last octets, it is refused."""
-    file = packed(tmp_path)
+    file = packed(tmp_path, ending=ending)
     content = file.read_bytes()
     file.write_bytes(content[:min(int(len(content) * part), len(content) - 1)])
     assert not verification.verify_results(file).ok
@@ -219,11 +222,26 @@ def test_truncated_archives(tmp_path: Path, part: float) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_something_behind_the_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ending", "compress"), [
+    ("tar.gz", gzip.compress), ("tar.xz", lzma.compress)])
+def test_something_behind_the_end(tmp_path: Path, ending: str,
+                                  compress: Callable[[bytes], bytes]) -> None:
     """A second archive behind the first is not passed over."""
-    file = packed(tmp_path)
-    file.write_bytes(file.read_bytes() + gzip.compress(b"more"))
+    file = packed(tmp_path, ending=ending)
+    file.write_bytes(file.read_bytes() + compress(b"more"))
     assert "behind its end" in verification.verify_results(file).findings[0].text
+
+
+def test_xz_may_not_ask_for_much_memory(tmp_path: Path) -> None:
+    """A header that asks for a dictionary of 1 GB is refused before it is allocated."""
+    file = packed(tmp_path, ending="tar.xz")
+    content = bytearray(file.read_bytes())
+    size = 4 * (content[12] + 1)
+    assert content[14:16] == b"\x21\x01", "LZMA2, whose only property is the dictionary's size"
+    content[16] = 36
+    content[12 + size - 4:12 + size] = zlib.crc32(content[12:12 + size - 4]).to_bytes(4, "little")
+    file.write_bytes(content)
+    assert "Memory usage limit" in verification.verify_results(file).findings[0].text
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +280,8 @@ def test_flipped_octets_in_the_tar(whole: tuple[bytes, Path], at: float, value: 
 def test_noise_is_no_archive(tmp_path_factory: pytest.TempPathFactory, noise: bytes) -> None:
     """Any octets, compressed or not, are refused in one line."""
     file = tmp_path_factory.getbasetemp() / "noise.tar.gz"
-    for content in (noise, gzip.compress(noise), gzip.compress(noise.ljust(10240, b"\0"))):
+    for content in (noise, gzip.compress(noise), gzip.compress(noise.ljust(10240, b"\0")),
+                    lzma.compress(noise, preset=0), archive._XZ_MAGIC + noise):
         file.write_bytes(content)
         with pytest.raises(UserError) as refused:
             importing.import_archive(file, file.parent / "noise", file.parent)

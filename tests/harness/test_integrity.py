@@ -261,7 +261,7 @@ def test_capture_test(content: bytes, words: str, piece: int) -> None:
     """The gzip test agrees with gzip, however the file is cut into pieces."""
     test = CaptureTest("x.pcap.gz")
     for at in range(0, len(content), piece):
-        test.feed(content[at:at + piece])
+        test.feed_piece(content[at:at + piece])
     said = test.find_fault()
     assert words in said and bool(said) == bool(words)
 

@@ -337,7 +337,7 @@ def test_captures_that_a_run_did_not_keep_are_no_damage_and_no_proof(copied: Pat
     assert verdict.ok
     assert verdict.summary().endswith(
         "; 1 of 2 records judged anew say the same, not redone: 1 records kept no captures")
-    [note] = verdict.notes
+    [note] = verdict.reader_notes
     assert note == (f"records/{second}.json: not judged anew: its captures were left out or "
                     "removed by choice")
     assert f"{len(entry.captures)} removed or left out by choice" in verdict.summary()

@@ -149,7 +149,7 @@ def test_a_document_of_an_earlier_version_has_no_digest_and_is_read(copied: Path
     del document[DIGEST_FIELD]
     (copied / RECORD).write_text(json.dumps(document))
     verdict = verification.verify_results(copied)
-    [note] = verdict.notes
+    [note] = verdict.reader_notes
     assert verdict.ok and note.startswith(f"no digest in {RECORD}, of 5: written by an earlier")
     results = report.load_results(copied)
     assert "no digest in " in results.digest and len(results.good) == 4
