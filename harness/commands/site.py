@@ -1,7 +1,7 @@
 """`qop site`: build the documentation as a web site, with sample reports.
 
-Input are the pages in docs/ and optionally results folders, from which sample reports are made. The
-result is a folder with static HTML pages and a search.
+Input are the pages in docs/ and the archives in docs/samples/, from which sample reports are made.
+Results folders can be added. The result is a folder with static HTML pages and a search.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from harness.errors import UserError
               help="Write the site here, and replace an earlier one (default: site).")
 @click.option("--samples", "folders", metavar="FOLDER...", multiple=True,
               type=click.Path(path_type=Path),
-              help="Add a full report of each results folder, under the folder's name (default: "
-              "none).")
+              help="Add a full report of each results folder or archive, under its name (default: "
+              "only the samples that come with qop).")
 @click.argument("more_folders", nargs=-1, metavar="", type=click.Path(path_type=Path))
 def build_documentation(out: Path, folders: tuple[Path, ...],
                         more_folders: tuple[Path, ...]) -> None:

@@ -1,6 +1,6 @@
 """Build qop's documentation site with Sphinx, from README.md and the pages in docs/.
 
-`build_site` writes static HTML pages to a folder, with sample reports of the given results folders.
+`build_site` writes static HTML pages to a folder, with the sample reports (`harness.site.samples`).
 The Markdown pages stay as they are. What a site needs in addition is given to Sphinx while it reads
 them: the navigation, which follows docs/README.md, and the list of sample reports.
 """
@@ -19,7 +19,7 @@ from sphinx.util.console import nocolor
 
 from harness.engine.machine import ROOT
 from harness.errors import UserError
-from harness.site.samples import FOLDER, Sample, make_samples
+from harness.site.samples import FOLDER, SHIPPED, Sample, make_samples
 
 START, INDEX, SAMPLES = "README", "docs/README", "docs/samples"
 #: Pages of the project besides those of docs/.
@@ -63,7 +63,7 @@ def build_site(out: Path, folders: Sequence[Path]) -> list[Sample]:
 
     Args:
         out: The folder of the site.
-        folders: The results folders to make sample reports from.
+        folders: The results folders to make further sample reports from.
 
     Returns:
         The samples.
@@ -78,7 +78,7 @@ def build_site(out: Path, folders: Sequence[Path]) -> list[Sample]:
         with tempfile.TemporaryDirectory(prefix=".qop-site-",
                                          dir=out.parent.resolve()) as temporary:
             folder = Path(temporary) / "site"
-            samples = make_samples(folders, folder)
+            samples = make_samples([*SHIPPED, *folders], folder)
             run_sphinx(ROOT, folder, Path(temporary) / "doctrees", samples)
             if out.exists():
                 shutil.rmtree(out)
@@ -97,7 +97,7 @@ def run_sphinx(project: Path, out: Path, doctrees: Path, samples: Sequence[Sampl
         project: The folder with README.md and docs/.
         out: The folder for the HTML files.
         doctrees: A folder for Sphinx's intermediate files.
-        samples: The sample reports that docs/samples.md lists.
+        samples: The sample reports that pages link.
 
     Raises:
         UserError: Sphinx warns of something, such as a link without target.
@@ -109,11 +109,10 @@ def run_sphinx(project: Path, out: Path, doctrees: Path, samples: Sequence[Sampl
 
     def complete_page(_: Sphinx, page: str, source: list[str]) -> None:
         """Add to a page's text the parts that only the web site has."""
+        source[0] = source[0].replace(_SAMPLES_MARK, list_samples(samples, page))
         if page == START:
             index = (project / f"{INDEX}.md").read_text("utf-8")
             source[0] += "\n" + "\n".join(format_navigation(index))
-        elif page == SAMPLES:
-            source[0] = source[0].replace(_SAMPLES_MARK, list_samples(samples))
 
     sphinx.connect("source-read", complete_page)
     sphinx.build()
@@ -156,10 +155,13 @@ def format_navigation(index: str) -> Iterator[str]:
                 "```", "")
 
 
-def list_samples(samples: Sequence[Sample]) -> str:
-    """Return the table of sample reports in Markdown."""
-    if not samples:
-        return "This site was built without sample reports."
-    rows = [f'| <a href="../{sample.report_path}">{sample.name}</a> | {sample.study} | '
-            f"{sample.repetitions} | {sample.levels} |" for sample in samples]
-    return "\n".join(["| report | study | repetitions | levels |", "|---|---|--:|---|", *rows])
+def list_samples(samples: Sequence[Sample], page: str) -> str:
+    """Return the links of a page to the sample reports in Markdown: docs/samples.md has a table."""
+    links = [f'<a href="{"../" * page.count("/")}{sample.report_path}">{sample.name}</a>'
+             for sample in samples]
+    if page != SAMPLES:
+        return f"Sample reports: {', '.join(links)}."
+    rows = [f"| {link} | {sample.study} | {sample.repetitions} | {sample.day} | {sample.commit} | "
+            f"{sample.machine} |" for link, sample in zip(links, samples, strict=True)]
+    return "\n".join(["| report | study | repetitions | measured | commit | machine |",
+                      "|---|---|--:|---|---|---|", *rows])

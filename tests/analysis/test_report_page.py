@@ -1,14 +1,18 @@
-"""Tests of the report as a page: in headless Chromium, by the rules of accessibility, as text."""
+"""Tests of the report as a page: in headless Chromium, by the rules of accessibility, as text.
+
+The reports of the three sample runs (docs/samples/) are those that readers see. A made-up folder
+has what these lack: a failed repetition and a damaged file.
+"""
 
 from __future__ import annotations
 
 import gzip
-import importlib.resources
 import itertools
 import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from typing import Any
 import pytest
 
 import chromium
+import sample_site
 from analysis.claims import Verdict
 from analysis.present import page, plotly_bundle
 from analysis.present.code_names import CodeNames, is_code
@@ -25,6 +30,7 @@ from analysis.table import Column, Entry, Quantity, Table
 from campus_runs import write_campus
 from fabricated import STUDY, failed, load, paper_run, write_all
 from pdflatex import problems
+from sample_site import SAMPLES
 from studies.qop2007.report import assembly
 
 #: Of a phone, a tablet and a desktop.
@@ -49,6 +55,11 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("paper")
     save_report(assembly.build_paper_report(), out)
     return out
+
+
+def folder_of(which: str, request: pytest.FixtureRequest) -> Path:
+    """The folder of a sample's page, or of one that a fixture makes."""
+    return sample_site.report(which) if which in SAMPLES else request.getfixturevalue(which)
 
 
 @pytest.fixture(scope="module")
@@ -89,72 +100,79 @@ def fits_within(browser: Any, width: int) -> None:
 
 # --- in a browser --------------------------------------------------------------------------------
 
-# In the dark, the fuller of the two pages stands for both: they have one style sheet.
-LOOKS = [("folder", False), ("folder", True), ("paper", False)]
+@dataclass(frozen=True)
+class Look:
+    """How a page is looked at: which one, the screen's width in pixels, and whether in the dark."""
+
+    which: str
+    width: int = 1280
+    dark: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.which}-{self.width}-{'dark' if self.dark else 'light'}"
 
 
-def look_of(which: tuple[str, bool]) -> str:
-    """What a page in a colour scheme is called."""
-    return f"{which[0]}-{'dark' if which[1] else 'light'}"
+#: A phone is dark, so that each sample is opened twice only.
+OF_SAMPLES = [Look(which, *look) for which in SAMPLES for look in ((1280, False), (390, True))]
+OF_RUNS = [Look("folder"), Look("folder", dark=True), *OF_SAMPLES]
 
 
-@pytest.fixture(scope="module", params=LOOKS, ids=look_of)
-def looked_at(browser: Any, request: pytest.FixtureRequest) -> tuple[Any, str, bool]:
-    """A page in a colour scheme, opened once for all tests that change nothing on it."""
-    which, dark = request.param
-    return opened(browser, request.getfixturevalue(which), dark=dark), which, dark
+@pytest.fixture(scope="module", params=[*OF_RUNS, Look("paper")], ids=str)
+def looked_at(browser: Any, request: pytest.FixtureRequest) -> tuple[Any, Look]:
+    """A page as it is looked at, opened once for all tests of how it looks."""
+    look = request.param
+    it = opened(browser, folder_of(look.which, request), look.width, dark=look.dark)
+    fits_within(it, look.width)
+    return it, look
+
+
+def page_height(browser: Any) -> int:
+    """How long the page is, in pixels."""
+    height: int = browser.execute_script("return document.documentElement.scrollHeight")
+    return height
 
 
 @pytest.mark.slow
 @chromium.needed
-def test_opens_without_errors(looked_at: tuple[Any, str, bool]) -> None:
-    """Nothing on the console, every plot drawn, every request answered by the file itself."""
-    it, which, dark = looked_at
+def test_opens_without_errors(looked_at: tuple[Any, Look]) -> None:
+    """Nothing on the console, every plot drawn, every request answered by the file itself.
+
+    A run's page has at most 15 screens of 1280 x 900 until it is unfolded. It never scrolls
+    sideways, and a phone's tables say that they do.
+    """
+    it, look = looked_at
     assert it.get_log("browser") == []
+    short = page_height(it)
+    assert short <= 15 * 900 or look.width < 600
+    says = it.execute_script("return [...document.querySelectorAll('#short .scroll')].map("
+                             "e => getComputedStyle(e, '::before').content)")
+    assert {"scrolls" in said for said in says} == {look.width < 600} or look.which == "paper"
     unfold(it)
+    fits_within(it, look.width)
+    assert page_height(it) > 2 * short
     assert it.get_log("browser") == []
     plots = it.execute_script("return document.querySelectorAll('.plot .main-svg').length")
-    assert plots >= (8 if which == "folder" else 4)
+    assert plots >= (4 if look.which == "paper" else 8)
     assert it.execute_script("return document.documentElement.dataset.theme") == (
-        "dark" if dark else "light")
+        "dark" if look.dark else "light")
     assert it.execute_script("return performance.getEntriesByType('resource').filter("
                              "e => !e.name.startsWith('data:')).map(e => e.name)") == []
 
 
 @pytest.mark.slow
 @chromium.needed
-@pytest.mark.parametrize("looked_at", LOOKS[:2], ids=look_of, indirect=True)
-def test_accessibility(looked_at: tuple[Any, str, bool]) -> None:
+@pytest.mark.parametrize("looked_at", OF_RUNS, ids=str, indirect=True)
+def test_accessibility(looked_at: tuple[Any, Look]) -> None:
     """No finding by axe; in the dark, of contrast, as no other rule looks at colours.
 
-    All is unfolded, as axe skips what is not shown. The run's page stands for the paper's, too: it
-    has all that there is on that one, and more.
+    All is unfolded, as axe skips what is not shown. The runs' pages stand for the paper's, too:
+    they have all that there is on that one, and more.
     """
-    it, _, dark = looked_at
+    it, look = looked_at
     unfold(it)
-    it.execute_script(importlib.resources.files("axe_core_python").joinpath(
-        "axe.min.js").read_text(encoding="utf-8"))
-    said = it.execute_async_script(REPEATED_ROWS + """
-        const done = arguments[1], only = arguments[0] ? {runOnly: ['color-contrast']} : {
-            rules: {'label-content-name-mismatch': {enabled: true}}};
-        axe.run({exclude: [['[data-repeats]']]}, {resultTypes: ['violations'], ...only}).then(
-            r => done({rules: r.passes.length, violations: r.violations.map(
-                v => [v.impact, v.id, v.nodes[0].html.slice(0, 200)])}),
-            error => done({rules: 0, violations: [['critical', `${error}`]]}))""", dark)
-    assert said["rules"] > (0 if dark else 20)
-    assert said["violations"] == []
-
-
-#: Marks rows of tables that differ from an earlier one in nothing but their texts and addresses:
-#: axe takes 5 ms for each cell.
-REPEATED_ROWS = r"""
-    const shapes = new Set();
-    for (const row of document.querySelectorAll('tbody tr')) {
-        const shape = row.closest('table').className + row.outerHTML.replace(/>[^<]+/g, '>x')
-            .replace(/="[^"]*\d[^"]*"/g, '');
-        if (shapes.has(shape)) row.setAttribute('data-repeats', '');
-        shapes.add(shape);
-    }"""
+    rules, violations = chromium.run_axe(it, colours_only=look.dark)
+    assert rules > (0 if look.dark else 20)
+    assert violations == []
 
 
 @pytest.mark.slow
@@ -176,21 +194,6 @@ def test_the_page_does_not_scroll_sideways(browser: Any, which: str,
             ".plot') && e.getBoundingClientRect().right > innerWidth + 1)"
             ".map(e => e.outerHTML.slice(0, 90))")
         assert out == []
-
-
-@pytest.mark.slow
-@chromium.needed
-@pytest.mark.parametrize("width", [390, 1280])
-def test_the_page_is_short_until_it_is_unfolded(browser: Any, folder: Path, width: int) -> None:
-    """Under 15 screens; a phone's tables say that they scroll."""
-    it = opened(browser, folder, width)
-    assert it.execute_script("return document.documentElement.scrollHeight") < 15 * 844
-    short = it.execute_script("return document.documentElement.scrollHeight")
-    says = it.execute_script("return [...document.querySelectorAll('#short .scroll')].map("
-                             "e => getComputedStyle(e, '::before').content)")
-    assert ["scrolls" in said for said in says] == [width < 600]
-    unfold(it)
-    assert it.execute_script("return document.documentElement.scrollHeight") > 2 * short
 
 
 @pytest.mark.slow
@@ -298,9 +301,10 @@ def hostile() -> Report:
 
 # --- as text -------------------------------------------------------------------------------------
 
-def test_the_page_needs_no_network(folder: Path) -> None:
-    """No address but in the plots' library, and a policy that would block one."""
-    text = (folder / "report.html").read_text()
+@pytest.mark.parametrize("which", ["folder", *SAMPLES])
+def test_the_page_needs_no_network(which: str, request: pytest.FixtureRequest) -> None:
+    """At most 2 MB. No address but in the plots' library, and a policy that would block one."""
+    text = (folder_of(which, request) / "report.html").read_text()
     ours = text.replace(page._load_plotly(), "")
     assert len(text.encode()) < 2_000_000
     assert not re.findall(r"(?:src|href)=\"(?!#|data:|tables/)", ours)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import re
 import subprocess
 import sys
@@ -13,19 +15,20 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import axe_core_python
 import pytest
 
 import chromium
 import doc_commands
 import results_folder
-import shared
-from conftest import Qop
+import sample_site
 from doc_commands import PROJECT
+from harness.errors import UserError
+from harness.portable import archive, verification
 from harness.site import build
+from harness.site.samples import SHIPPED, make_samples
+from sample_site import SAMPLES
 
 PAGES = doc_commands.pages()
-AXE = Path(next(iter(axe_core_python.__path__))) / "axe.min.js"
 #: A build by a process of its own.
 BUILD = """
 import sys
@@ -45,23 +48,10 @@ class Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def commanded() -> Path:
-    """The site that the page's own command and a made-up results folder make."""
-    folder = shared.folder("documentation-site")
-    results_folder.make(folder / "lab")
-    [command] = doc_commands.commands("docs/samples.md", "site")
-    assert command.text == "./qop site"
-    done = Qop(folder)("site", "--samples", "lab")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "Site: site/index.html", "Sample: site/samples/lab/report.html"]
-    return folder / "site"
-
-
 @pytest.fixture
 def site() -> Path:
-    """The site, built by whoever needs it first."""
-    return shared.once("documentation-site-built", commanded)
+    """The site that the page's own command makes."""
+    return sample_site.folder()
 
 
 @pytest.fixture
@@ -75,15 +65,52 @@ def address(site: Path) -> Iterator[str]:
         thread.join()
 
 
-def test_site_has_every_page_and_the_sample(site: Path) -> None:
-    """Each page of the documentation has its HTML; the list of samples links the report."""
+def test_site_has_every_page_and_the_three_samples(site: Path) -> None:
+    """Each page of the documentation has its HTML; three pages link the samples' reports."""
     for page in PAGES:
         assert (site / page).with_suffix(".html").is_file(), page
-    assert 'href="../samples/lab/report.html"' in (site / "docs/samples.html").read_text()
-    report = (site / "samples/lab/report.html").read_text()
-    assert "plotly" in report
-    assert (site / "samples/lab/records/P1-N2-001.json").is_file()
-    assert not (site / "samples/lab/captures").exists()
+    assert sorted(path.name for path in (site / "samples").iterdir()) == sorted(SAMPLES)
+    for page in ("index.html", "docs/samples.html", "docs/gallery.html"):
+        links = re.findall(r'href="([^"]*/report\.html)"', (site / page).read_text())
+        assert [(site / page).parent.joinpath(link).resolve() for link in links] == [
+            site.resolve() / "samples" / sample / "report.html" for sample in SAMPLES], page
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_sample_is_a_whole_run(sample: str, site: Path) -> None:
+    """The list says date, commit and machine; every repetition of the plan has a proven record."""
+    verdict = verification.verify_results(site / "samples" / sample)
+    assert verdict.ok and verdict.survey.plan is not None
+    assert {record.status for record in verdict.survey.records.values()} == {"ok"}
+    assert len(verdict.survey.records) >= verdict.survey.plan.planned
+    assert verdict.digest in (site / "samples" / sample / "report.html").read_text()
+    text = (site / "docs/samples.html").read_text()
+    row = text[text.index(f"samples/{sample}/report.html"):].partition("</tr>")[0]
+    cells = re.findall(r"<p>([^<]*)</p>", row)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", cells[-3])
+    assert re.fullmatch("[0-9a-f]{12}", cells[-2]), "measured with uncommitted changes"
+    assert re.fullmatch(r".+, \d+ processors, .+", cells[-1])
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_sample_is_what_export_makes_of_it(sample: str, site: Path, tmp_path: Path) -> None:
+    """The documented command makes the archive: it holds no page, log or capture."""
+    [shipped] = [path for path in SHIPPED if path.name == f"{sample}.tar.xz"]
+    made = archive.export_folder(site / "samples" / sample, tmp_path / "again.tar.gz", "none",
+                                 records_only=True).file
+    assert gzip.decompress(made.read_bytes()) == lzma.decompress(shipped.read_bytes())
+
+
+def test_sample_of_a_folder_has_no_captures(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A results folder of the reader's becomes a sample of its name."""
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    results_folder.make(tmp_path / "lab")
+    [sample] = make_samples([tmp_path / "lab"], tmp_path / "site")
+    assert (sample.name, sample.repetitions, sample.commit) == ("lab", 4, "")
+    assert "plotly" in (tmp_path / "site" / sample.report_path).read_text()
+    assert (tmp_path / "site/samples/lab/records/P1-N2-001.json").is_file()
+    assert not (tmp_path / "site/samples/lab/captures").exists()
 
 
 def test_site_loads_nothing_from_other_servers(site: Path) -> None:
@@ -92,13 +119,6 @@ def test_site_loads_nothing_from_other_servers(site: Path) -> None:
         if "samples" not in page.parts:
             for tag in ('<script src="http', '<img src="http', 'stylesheet" href="http', "@import"):
                 assert tag not in page.read_text(encoding="utf-8"), page
-
-
-def violations(browser: Any) -> list[tuple[str, str]]:
-    """What axe finds on the open page: the rule, and the first element."""
-    browser.execute_script(AXE.read_text(encoding="utf-8"))
-    found = browser.execute_async_script("const end = arguments[0]; axe.run().then(end)")
-    return [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]]
 
 
 @chromium.needed
@@ -110,9 +130,9 @@ def test_site_in_a_browser_is_accessible_and_fits(address: str) -> None:
             for page in SEEN:
                 chromium.look(browser, width, dark=dark)
                 browser.get(f"{address}/{page}")
-                assert violations(browser) == [], (page, width)
                 assert browser.execute_script(
                     "return document.documentElement.scrollWidth") <= width, page
+                assert chromium.run_axe(browser)[1] == [], (page, width)
                 # Browsers ask every server for this file.
                 assert [line["message"] for line in browser.get_log("browser")
                         if "favicon.ico" not in line["message"]] == [], page
@@ -180,15 +200,19 @@ def test_samples_that_cannot_be_made_are_refused(tmp_path: Path, qop: Any) -> No
     assert not (tmp_path / "site").exists()
 
 
-def test_a_sample_whose_report_fails_names_the_reason(tmp_path: Path, qop: Any) -> None:
+def test_a_sample_whose_report_fails_names_the_reason(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message is that of the report, with the command that shows it."""
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
     folder = results_folder.make(tmp_path / "lab")
     for record in (folder / "records").iterdir():
         record.write_text(json.dumps({}))
-    done = qop("site", "--samples", "lab")
-    assert done.returncode == 1
-    assert done.stderr.startswith("qop: --samples lab: the report failed (")
-    assert done.stderr.endswith("give './qop report lab'\n")
+    with pytest.raises(UserError) as refused:
+        make_samples([folder], tmp_path / "site")
+    assert refused.value.status == 1
+    assert str(refused.value).startswith(f"--samples {folder}: the report failed (")
+    assert "measure again" in str(refused.value)
+    assert str(refused.value).endswith(f"give './qop report {folder}'")
 
 
 def test_readme_is_short_and_links_the_site() -> None:
