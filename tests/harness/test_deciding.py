@@ -236,8 +236,9 @@ CASES: Mapping[str, Case] = {
 _WHOLE = plan_of(_SIX, repetitions=3)
 #: Looks of `./qop run --until-decided` with the default profile, and of a design that begins with
 #: the fewest repetitions that have an interval of use.
-DEFAULT = plan_looks(profiles.load_profile(plans.STUDY, profiles.DEFAULT).repetitions,
-                     deciding.MAX_REPETITIONS)
+PLANNED = profiles.load_profile(plans.STUDY, profiles.DEFAULT).for_clock(
+    plans.STUDY.clock).repetitions
+DEFAULT = plan_looks(PLANNED, deciding.MAX_REPETITIONS)
 EARLY = plan_looks(3, 40)
 
 
@@ -281,8 +282,7 @@ def count_errors(case: Case, looks: Looks, seed: int,
 
 def test_the_simulated_design_is_the_default_one(tmp_path: Path) -> None:
     """The looks of the simulation are those that a run of the default profile plans."""
-    planned = profiles.load_profile(plans.STUDY, profiles.DEFAULT).repetitions
-    assert deciding.plan_rule(plans.STUDY, tmp_path, planned, None).looks == DEFAULT
+    assert deciding.plan_rule(plans.STUDY, tmp_path, PLANNED, None).looks == DEFAULT
     assert DEFAULT.counts == (6, 9, 14, 21, 32, 48)
 
 
