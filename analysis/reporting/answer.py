@@ -304,11 +304,11 @@ def _describe_costs(cells: Cells, decisions: Sequence[SignificanceDecision],
             yield f"{name}: no difference from {_name_baseline(cells)} is proven."
     if len(chosen) > _MAX_LEVELS:
         yield f"The table has {len(chosen) - _MAX_LEVELS} more."
-    yield from _explain_unproven([decision for level in chosen[:_MAX_LEVELS]
+    yield from explain_unproven([decision for level in chosen[:_MAX_LEVELS]
                                   for decision in levels[level]])
 
 
-def _explain_unproven(decisions: Sequence[SignificanceDecision]) -> Iterator[str]:
+def explain_unproven(decisions: Sequence[SignificanceDecision]) -> Iterator[str]:
     """Yield a sentence on differences that only the correction for their number leaves unproven.
 
     Their own intervals exclude 0, so a reader of the tables would expect a proven difference.

@@ -16,7 +16,7 @@ from analysis import statistics
 from analysis.cells import Cells, Ids
 from analysis.metrics import Metric
 from analysis.present.entries import format_entry
-from analysis.reporting.answer import format_range
+from analysis.reporting.answer import explain_unproven, format_range
 from analysis.reporting.significance import SignificanceDecision
 from analysis.reporting.table_entries import MISSING_ENTRY, estimate_entry, value_entry
 from analysis.statistics import Estimate
@@ -82,6 +82,8 @@ def describe_waits(cells: Cells, basis: ReportBasis,
             cells, basis, decisions, f"{taking} in {', '.join(section)}", members, metric))]
     for comparison in comparisons:
         yield comparison.to_sentence()
+    yield from explain_unproven([decision for comparison in comparisons
+                                 for decision in comparison.undecided])
     rates = [f"{metric.title} {format_range(cells, metric, cells.results.cells)} {metric.unit}"
              for metric in STREAMS.values()
              if any(cells.find_value(metric.name, ids) for ids in cells.results.cells)]
@@ -118,6 +120,8 @@ class _Comparison:
     value: Estimate
     proven: Sequence[_Difference]
     unproven: Sequence[_Difference]
+    #: Decisions on single policies among the unproven differences.
+    undecided: Sequence[SignificanceDecision]
 
     def to_sentence(self) -> str:
         """Return the comparison as a sentence, with the largest gain first."""
@@ -160,19 +164,23 @@ def _compare_policies(cells: Cells, basis: ReportBasis, decisions: Sequence[Sign
                  if cells.baseline.is_baseline(cells.results, ids)), "")
     if not base:
         return None
-    sure = {decision.ids for decision in decisions
-            if decision.metric is metric and decision.outcome == "different"}
+    decided = {decision.ids: decision for decision in decisions if decision.metric is metric}
     proven: list[_Difference] = []
     unproven: list[_Difference] = []
+    undecided: list[SignificanceDecision] = []
     for group in _group_policies(cells, basis, by_policy, base, metric):
         members = [by_policy[policy] for policy in group.members]
         difference = _find_difference(cells, metric, members, by_policy[base])
         if difference is None:
             continue
-        is_proven = members[0] in sure if len(members) == 1 else (
-            difference.half_width is not None and not difference.spans_zero)
+        if len(members) == 1:
+            decision = decided.get(members[0])
+            is_proven = decision is not None and decision.outcome == "different"
+            undecided += [decision] if decision and not is_proven else []
+        else:
+            is_proven = difference.half_width is not None and not difference.spans_zero
         (proven if is_proven else unproven).append((difference, group))
-    return _Comparison(taking, metric, base, values[base].estimate, proven, unproven)
+    return _Comparison(taking, metric, base, values[base].estimate, proven, unproven, undecided)
 
 
 def _group_policies(cells: Cells, basis: ReportBasis, by_policy: Mapping[str, Ids], base: str,

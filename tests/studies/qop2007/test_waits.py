@@ -88,19 +88,24 @@ def test_waits_table_has_connection_and_move_of_each_scenario_with_dhcp() -> Non
 def test_describe_waits_compares_with_the_baseline_of_the_profile_at_each_distance() -> None:
     """Each full and each resumed policy, with the interval of its difference, the best first."""
     lines = describe(*campus("M4", "M5", "M13", "M13-resumed"))
-    assert [line.partition(" takes ")[0] for line in lines[:-1]] == [
+    assert [line.partition(" takes ")[0] for line in lines[:-2]] == [
         f"{taking} in {scenario}" for scenario in SCENARIOS for taking in ("Connecting", "Moving")]
     assert lines[0].startswith("Connecting in campus-0ms takes 194 ± 6 ms with M4; ")
     assert lines[4] == (
         "Connecting in campus-80ms takes 915 ± 6 ms with M4; 494 ± 3 ms less with M13-resumed, "
         "238 ± 4 with M13, 155 ± 3 with M5.")
+    assert lines[0].endswith("; not proven: 5 ± 3 ms less with M13-resumed, "
+                             "3 ± 3 ms more with M5, 3 ± 4 with M13.")
+    assert lines[-2] == (
+        "Of those without proven difference, 2 intervals exclude 0. But 3 repetitions cannot prove "
+        "differences of this size after the correction for 3 comparisons. About 5 repetitions can.")
     assert lines[-1] == ("Means of all policies and scenarios: TCP goodput 4.61 Mbit/s, "
                          "UDP goodput 5.80 Mbit/s.")
 
 
 def test_describe_waits_averages_moves_by_their_method() -> None:
     """Fast transition and OKC are one group each; a policy that is alone has its name."""
-    *_, moving, _ = describe(*campus())
+    *_, moving, _, _ = describe(*campus())
     assert ("; 739 ± 3 ms less with fast transition (4 policies, on average), 736 ± 3 with OKC (4 "
             "policies, on average), 488 ± 11 with M13-resumed, ") in moving
     *_, moving, _ = describe(*campus("M4", "M13-ft", scenarios=("campus-80ms",)))
@@ -192,7 +197,7 @@ def test_end_of_a_run_has_the_table_of_each_distance(
     assert row.split()[:2] == ["M13-resumed", "EAP-TLS-1.2-resumed"]
     assert row.split()[2::3] == ["189", "18", "243", "77", "421", "261"]
     assert max(len(line) for line in lines if "./qop" not in line) <= SCREEN_WIDTH
-    assert len(lines) <= SCREEN_LINES + 14
+    assert len(lines) <= SCREEN_LINES + 16
     assert not any("The run in short" in line for line in lines)
     report_command.print_run_table(folder)
     assert "Scenario campus-80ms" in capsys.readouterr().out
