@@ -102,12 +102,13 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 EXTREMES = ("Q12", "Q13", "Q16")
 
 
-#: How an undecided claim was told then, and is now; and Q6, which did not name its group.
+#: How an undecided claim was told then, and is now; Q6, which did not name its group; and Q9.
 REWORDED = (("hold both answers; it takes at least about", "cross a limit of the claim; about"),
             (":  / P3 P8, non-roaming;  / P3 P8,",
              ": the high group / P3 P8, non-roaming; the high group / P3 P8,"),
             ("carry one value, which the throughputs of Table 8 do not bear out",
-             "have one value, which contradicts the throughputs of Table 8"))
+             "have one value, which contradicts the throughputs of Table 8"),
+            ("about 3.5 times P2 P7 P8", "about 3.5 times that of P2, P7 or P8"))
 
 #: What was wrong then: ceilings of one sender after the other; calls by the goodput of large
 #: datagrams; and policies recommended whose data is not protected.
