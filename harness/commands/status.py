@@ -75,7 +75,8 @@ def _show_live(folder: Path) -> None:
         click.echo(to_printable(f"  running: {name}, {now - began:.0f} s"
                                 + (f"; {waited_for}" if waited_for else "")))
     if state.open_claims:
-        click.echo(to_printable(f"  open claims: {', '.join(state.open_claims)}"))
+        click.echo(to_printable(f"  open claims: {', '.join(state.open_claims)}; in words: "
+                                f"'./qop report {folder} --table claims'"))
     if state.last:
         click.echo(f"  last: {to_printable(_last_line(folder, state))}")
 

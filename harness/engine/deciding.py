@@ -40,13 +40,14 @@ MAX_REPETITIONS = 48
 class DecisionRule:
     """A rule that measures more repetitions until the study's claims are decided.
 
-    `line` describes the claims at the last judgement. `open_claims` has the ids of undecided
-    claims.
+    `line` describes the claims at the last judgement. It has the words of each open claim once, at
+    the first judgement that leaves it open. `open_claims` has the ids of undecided claims.
     """
 
     looks: Looks
     line: str = field(default="", init=False)
     open_claims: tuple[str, ...] = field(default=(), init=False)
+    _described: set[str] = field(default_factory=set, init=False)
 
     def next_block(self, plan: Plan, records: Path) -> list[Step]:
         """Judge the claims, and return the repetitions to measure before the next judgement."""
@@ -122,7 +123,7 @@ class DecisionRule:
             self.line = "this plan has no claims to decide"
             return
         parts = [f"{len(verdicts) - len(open_)} of {len(verdicts)} claims decided"]
-        going_on = [verdict.id for verdict in open_ if verdict not in at_limit]
+        going_on = {verdict.id: verdict.says for verdict in open_ if verdict not in at_limit}
         if going_on:
             parts.append(f"open: {', '.join(going_on)}, which get {len(steps)} more repetitions of "
                          f"{len({step.cell.name for step in steps})} cells")
@@ -134,7 +135,10 @@ class DecisionRule:
             parts.append(f"undecided at the limit of {self.looks.last_count} repetitions: "
                          f"{', '.join(spent)}")
         self.line = "\n".join(["; ".join(parts), *(
-            f"{verdict.id} is undecided: {verdict.figure}" for verdict in at_limit if not steps)])
+            f"{claim}: {says}" for claim, says in going_on.items() if claim not in self._described
+        ), *(f"{verdict.id} ({verdict.says}) is undecided: {verdict.figure}"
+             for verdict in at_limit if not steps)])
+        self._described.update(going_on)
 
 
 def plan_rule(study: Study, folder: Path, repetitions: int,

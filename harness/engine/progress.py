@@ -105,8 +105,8 @@ class ProgressDisplay:
         while True:
             now = time.time()
             left_s = self.state.left_s(now)
-            open_ = f", open claims: {', '.join(self.state.open_claims)}" \
-                if self.state.open_claims else ""
+            claims = len(self.state.open_claims)
+            open_ = f", {claims} open claim{'' if claims == 1 else 's'}" if claims else ""
             self._bar.update(self._task, completed=self.state.done, total=self.state.total,
                              left=f"about {format_duration(left_s)} left{open_}"
                              if left_s is not None else "")

@@ -46,7 +46,7 @@ CELLS = ("P1", "P2", "P3")
 
 def verdict(name: str, *needed: str, word: Any = "undecided") -> Verdict:
     """A verdict that needs answers of the named policies' cells, a text of policies each."""
-    return Verdict(name, "", "", word, "somewhere", needed=tuple(
+    return Verdict(name, f"words of {name}", "", word, "somewhere", needed=tuple(
         frozenset(f"{policy}-N2" for policy in policies.split()) for policies in needed))
 
 
@@ -70,7 +70,18 @@ def test_only_cells_of_open_claims_get_repetitions() -> None:
         verdict("A", "P1 P2"), verdict("B", word="confirmed")])
     assert names(steps) == ["P1-N2-004", "P1-N2-005", "P2-N2-004", "P2-N2-005"]
     assert rule.open_claims == ("A",)
-    assert rule.line == ("1 of 2 claims decided; open: A, which get 4 more repetitions of 2 cells")
+    assert rule.line == ("1 of 2 claims decided; open: A, which get 4 more repetitions of 2 cells\n"
+                         "A: words of A")
+
+
+def test_words_of_an_open_claim_are_told_once() -> None:
+    """At the next look its id is enough; a claim that was not told of has its words."""
+    rule = DecisionRule(LOOKS)
+    rule.choose_steps(PLAN, tried(P1=3, P2=3), [verdict("A", "P1 P2")])
+    rule.choose_steps(PLAN, tried(P1=5, P2=5, P3=5), [verdict("A", "P1 P2"), verdict("B", "P3")])
+    first, *others = rule.line.splitlines()
+    assert first.startswith("0 of 2 claims decided; open: A, B, which get ")
+    assert others == ["B: words of B"]
 
 
 def test_a_cell_that_is_ahead_is_not_measured_again() -> None:
@@ -91,7 +102,7 @@ def test_after_the_last_look_the_rule_gives_up_and_says_so() -> None:
     rule = DecisionRule(LOOKS)
     assert rule.choose_steps(PLAN, tried(P1=8, P2=8), [verdict("A", "P1 P2")]) == []
     assert rule.line == ("0 of 1 claims decided; undecided at the limit of 8 repetitions: A\n"
-                         "A is undecided: somewhere")
+                         "A (words of A) is undecided: somewhere")
 
 
 def test_a_cell_that_always_fails_ends_the_run_all_the_same() -> None:
