@@ -386,9 +386,14 @@ def _error_path(error: ErrorDetails) -> str:
 
 
 def _chosen_levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:
-    """Return the levels of a factor (such as policies) to measure, from options or profile."""
+    """Return the levels of a factor (such as policies) to measure, from options or profile.
+
+    Files without names are measured together with the baseline of the profile, if it has one.
+    """
     names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
     place = request.study.id
+    if files and not names and factor.name in profile.baseline:
+        names = [profile.baseline[factor.name]]
     if not names and not files:
         names = [str(level) for level in profile.only.get(factor.name, ())]
         place = f"profile {request.profile}"

@@ -372,6 +372,15 @@ def test_build_plan_takes_the_profiles_baseline_if_it_is_measured(tmp_path: Path
         baseline("[P1, P3]")
 
 
+def test_build_plan_measures_own_files_beside_the_profiles_baseline() -> None:
+    """As with the study's own baseline, P1; names given by the user replace it."""
+    for given, expected in (({"profile": "campus"}, "M4"), ({}, "P1"), (
+            {"profile": "campus", "levels": {"policy": ["M13"]}}, "M13")):
+        made = build_plan(RunRequest(
+            STUDY, files={"policy": [Path("examples/wpa2-psk.yml")]}, **given), {})
+        assert [level.id for level in made.levels["policy"]] == [expected, "WPA2-PSK"]
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("title: x\nby_clock: {sundial: {}}", "by_clock"),
     ("title: x\nby_clock: {real: {only: {}}}", r"by_clock\.real\.only: there is no such field"),
