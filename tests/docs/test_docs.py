@@ -50,6 +50,7 @@ UNEXECUTED = {
     'podman run --rm -v "$PWD:/qop"': "pulls a container of Debian from a registry",
     "podman volume rm qop-cache": "is for the former",
     "docker ": "needs docker's daemon", "skopeo copy": "needs docker's daemon, or a registry",
+    "python3 -m venv notebook": "is for the next one",
     "pip install jupyterlab": "needs the package index; test_notebook.py executes the notebook",
     "make -C ~/hostap/": "needs sources of the reader's; tests/harness/test_programs.py has builds",
     "./qop run --programs": "is for the former",
