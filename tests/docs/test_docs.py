@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import shlex
@@ -69,6 +70,23 @@ FOLDERS = sorted(path.name for path in PROJECT.iterdir() if path.is_dir() and pa
 _COMMANDS = re.compile(r"\s*(\$ |(sudo )?(\./qop|qop|podman|docker|vagrant|apt-get|pip) )")
 _SEPARATORS = {"|", "||", "&&", ";", "&", ">", "<", ">>"}
 PAGES = doc_commands.pages()
+#: Pages with tables that say in which file something is, and by which name it is found there.
+INDEXES = ("CONTRIBUTING.md", "docs/glossary.md")
+#: Suffixes of files with names that a page may use.
+SOURCES = {".py", ".yml", ".j2", ".c", ".h", ".patch", ".sh", ".js", ".html", ".conf", ".toml"}
+#: Names on pages that no source has, and why.
+FOREIGN = {
+    "SSHCluster": "is dask's", "WirelessLink": "is Mininet-WiFi's",
+    "binfmt_misc": "is Linux's", "perf_event_open": "is Linux's",
+    "macsec_csindex": "is wpa_supplicant's, and too new for the one here",
+    **dict.fromkeys(("sae_anti_clogging_during_attack", "prefer_ht40", "sigma_dut",
+                     "dpp_qr_code_config_event_initiator_no_response"), "is of hostap's tests"),
+    "foreign_rates": "has a prefix for the visited network", "air_tcp": "ends with a protocol",
+}
+#: Python's comments and docstrings, which may still have an earlier name.
+_PROSE = re.compile(r'"""[\s\S]*?"""|(?:^|\s)#.*', re.MULTILINE)
+#: A name of several words without underscores, as Python's classes have: SomeClass.
+_CAMEL = re.compile(r"\b[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*[A-Z][A-Za-z0-9]*\b")
 
 
 def in_code(page: str) -> Iterator[tuple[int, str]]:
@@ -77,6 +95,55 @@ def in_code(page: str) -> Iterator[tuple[int, str]]:
         for child in token.children or ():
             if child.type == "code_inline":
                 yield token.map[0] + 1, child.content
+
+
+def table_rows(page: str) -> Iterator[tuple[int, list[list[str]]]]:
+    """The code spans of each cell of a row, with its line, for every row of a page's tables."""
+    cells: list[list[str]] = []
+    for token in doc_commands.parse(page):
+        if token.type == "tr_open":
+            cells, line = [], token.map[0] + 1
+        elif token.type == "inline":
+            cells.append([child.content for child in token.children or ()
+                          if child.type == "code_inline"])
+        elif token.type == "tr_close":
+            yield line, cells
+
+
+def python_names(text: str) -> Iterator[str]:
+    """The names in a code span that look like Python's: calls, classes and some_name.
+
+    Of a dotted name, each part counts alone. A name with a placeholder, such as NAME_low_UNIT, does
+    not count.
+    """
+    found = [*re.findall(r"\w+(?=\()", text), *_CAMEL.findall(text)]
+    if whole := re.fullmatch(r"(\w+(?:\.\w+)*)(\(.*\))?", text):
+        found += [part for part in whole[1].split(".")
+                  if "_" in part.strip("_") or part.strip("_")[:1].isupper()]
+    for name in dict.fromkeys(found):
+        if name.isidentifier() and re.search("[a-z]", name) and not re.search(
+                r"(^|_)[A-Z]{2,}(_|$)", name):
+            yield name
+
+
+@functools.cache
+def read_code(path: Path) -> str:
+    """The text of a source file, of Python's without comments and docstrings."""
+    text = path.read_text(encoding="utf-8", errors="ignore")
+    return _PROSE.sub("", text) if path.suffix == ".py" else text
+
+
+@functools.cache
+def source_words() -> frozenset[str]:
+    """Every word in the project's sources and in the names of these files.
+
+    Words of this file do not count: its examples are wrong on purpose.
+    """
+    paths = (path for folder in FOLDERS if folder not in {"results", "site"}
+             for path in (ROOT / folder).rglob("*"))
+    return frozenset(word for path in paths
+                     if path.suffix in SOURCES and path.is_file() and path != Path(__file__)
+                     for word in re.findall(r"\w+", f"{path.stem} {read_code(path)}"))
 
 
 def headings(page: str) -> set[str]:
@@ -237,6 +304,45 @@ def test_files_that_are_named_exist(page: str) -> None:
             assert list(PROJECT.glob(text.rstrip("/"))), f"{page}:{line}: {text} is not there"
 
 
+@pytest.mark.parametrize("page", INDEXES)
+def test_names_in_tables_are_in_the_files_of_their_row(page: str) -> None:
+    """What the last column says to search for is a whole word in one of the row's files."""
+    for line, cells in table_rows(page):
+        files = [path for span in itertools.chain(*cells)
+                 if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w./*-]+", span)
+                 for path in ROOT.glob(span.rstrip("/")) if path.is_file()]
+        for span in (span for span in cells[-1] if files and "/" not in span):
+            words = [re.compile(rf"(?<!\w){re.escape(part)}(?!\w)") for part in span.split(".")]
+            assert any(all(word.search(read_code(path)) for word in words) for path in files), (
+                f"{page}:{line}: {span} is in none of the files of its row")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_python_names_exist(page: str) -> None:
+    """A class, a function or a field that the text names is a word in the project's sources."""
+    for line, text in in_code(page):
+        for name in python_names(text):
+            assert name in source_words() or name in FOREIGN, (
+                f"{page}:{line}: {text}: no source has {name}; give its name of today, or list it "
+                "in FOREIGN if it is of another program")
+
+
+def test_no_foreign_name_is_listed_that_is_gone() -> None:
+    """The list of foreign names has only those that a page has and no source has."""
+    on_pages = {name for page in PAGES for _, text in in_code(page) for name in python_names(text)}
+    assert not (gone := set(FOREIGN) - (on_pages - source_words())), gone
+
+
+@pytest.mark.parametrize(("text", "names"), [
+    ("with Air(site).join(step) as stay", ["Air", "join"]), ("Judgement.causes", ["Judgement"]),
+    ("statistics.compare_welch", ["compare_welch"]), ("Seal", ["Seal"]), ("hold()", ["hold"]),
+    ("device_NODE", []), ("CITATION.cff", []), ("cannot be read (REASON)", []), ("_max", []),
+    ("layers.link", []), ("least_look_...", []), ("10.0.0.1", []), ("P12.yml", [])])
+def test_python_names_are_told_from_other_words(text: str, names: list[str]) -> None:
+    """Placeholders, files, addresses, keys of YAML and messages are no names of Python."""
+    assert list(python_names(text)) == names
+
+
 def test_the_index_names_every_page() -> None:
     """Every page of docs/ can be reached from docs/README.md."""
     linked = {str(child.attrs["href"]).partition("#")[0] for token in
@@ -272,6 +378,10 @@ def spoilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], s
     (test_links_lead_somewhere, "[there](nowhere.md)"),
     (test_links_lead_somewhere, "# Here\n\n[there](#hear)"),
     (test_links_lead_somewhere, "![picture](nowhere.png)"),
+    (test_names_in_tables_are_in_the_files_of_their_row,
+     "| file | word |\n|---|---|\n| `harness/cli.py` | `comman` |\n"),
+    (test_python_names_exist, "It is kept in `NoSuchJudgement.causes`."),
+    (test_python_names_exist, "So `find_no_such_answer` simulates, and `no_such_call(x)` waits."),
     (test_rows_of_tables_belong_to_a_table, "| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n"),
 ], ids=lambda value: value[:24] if isinstance(value, str) else value.__name__[5:])
 def test_a_spoilt_page_is_found(check: Callable[[str], None], text: str,
