@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+from rich.console import Console
 
 import doc_commands
 from doc_commands import CHECKOUT, PROJECT, SHELLS, Command
 from doc_reader import Reader
+from fabricated import paper_run, write_all
 from harness.cli import qop as command_line
 from import_graph import ROOT
 
@@ -415,3 +419,16 @@ def test_shown_output_may_have_other_numbers() -> None:
     assert command.missing("a\n P1   12 ± 10  - (13)\nb\nresults in /b/a\nall is done") is None
     assert command.missing("P1 4.3 ± 0.7 - nine\nresults in /b/a\nx done") == "P1 4.3 ± 0.7 - (9)"
     assert command.missing("results in /b/a\nx done\nP1 4.3 ± 0.7 - (9)") == "results in …/a"
+
+
+@pytest.mark.parametrize("page", ["docs/analysis.md", "docs/policies.md"])
+def test_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, with the results folder and the console that the page presupposes."""
+    write_all(paper_run(("N2", "R1")), tmp_path / "results" / "example")
+    (tmp_path / "examples").symlink_to(PROJECT / "examples")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"Path": Path, "console": Console(file=io.StringIO())}
+    examples = [block for block in doc_commands.blocks(page) if block.language == "python"]
+    for block in examples:
+        exec(compile(block.text, f"{page}:{block.line}", "exec"), names)
+    assert examples
