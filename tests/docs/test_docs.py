@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
+import importlib
 import io
 import itertools
 import re
@@ -432,3 +434,15 @@ def test_python_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.Monk
     for block in examples:
         exec(compile(block.text, f"{page}:{block.line}", "exec"), names)
     assert examples
+
+
+def test_docstring_examples_hold() -> None:
+    """What docstrings of the product show as a session of Python."""
+    examples = 0
+    for path in sorted(PROJECT.glob("*/**/*.py")):
+        name = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
+        if path.relative_to(PROJECT).parts[0] != "tests" and ">>> " in path.read_text():
+            failed, tried = doctest.testmod(importlib.import_module(name))
+            assert not failed, name
+            examples += tried
+    assert examples > 5
