@@ -47,7 +47,7 @@ _LOCAL = Path("/usr/local")
 _LIMIT_S = 60.0
 _MEMORY_MB = 128
 #: Limit and memory of a guest that installs packages.
-_INSTALLING_LIMIT_S = 300.0
+INSTALLING_LIMIT_S = 300.0
 _INSTALLING_MB = 256
 _MARK = "@program "
 #: Debian's name of the architecture of User-Mode Linux.
@@ -122,10 +122,18 @@ def make_job_entry(folder: str, programs: Mapping[str, Mapping[str, str]], *,
     place = Path(folder).resolve()
     entries = {name: {**program, "path": str(place / Path(program["file"]).relative_to(folder))}
                for name, program in programs.items()}
-    packages = {name: entry for name, entry in entries.items()
-                if entry["file"].endswith(replaced_programs.PACKAGE_SUFFIX)}
+    packages = {name: entry for name, entry in entries.items() if _is_package(entry)}
     return {"folder": str(place), "is_mounted": is_mounted, "packages": packages,
             "files": {name: entry for name, entry in entries.items() if name not in packages}}
+
+
+def provision_limit_s(programs: Mapping[str, Mapping[str, str]]) -> float:
+    """Return how long a guest may take to install the user's packages in s, 0 without any."""
+    return INSTALLING_LIMIT_S if any(map(_is_package, programs.values())) else 0.0
+
+
+def _is_package(entry: Mapping[str, str]) -> bool:
+    return entry["file"].endswith(replaced_programs.PACKAGE_SUFFIX)
 
 
 def _resolve_folder(folder: Path, *, is_mounted: bool) -> Path:
@@ -279,7 +287,7 @@ def _try_packages(folder: Path, place: Path, files: Sequence[Path], images: Iter
               + f" 2>&1 && apt-get check 2>&1 && echo {_INSTALLED}", "exit 0"]
     for built in images:
         output = asyncio.run(_run_in_guest(built, place, script, memory_mb=_INSTALLING_MB,
-                                           limit_s=_INSTALLING_LIMIT_S))
+                                           limit_s=INSTALLING_LIMIT_S))
         if _INSTALLED not in output.splitlines():
             raise UserError(f"--programs {folder}: Debian {built.manifest['root']['suite']} "
                             f"cannot install these packages ({_find_obstacle(output)}); add what "

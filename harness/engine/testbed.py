@@ -187,7 +187,8 @@ class TestbedClient:
                 self._watch = asyncio.create_task(self._watch_clock(self._running))
             await self._expect_event("hello", READY_S * self.machine.patience)
             ready = await self._expect_event("ready", self.machine.patience * (
-                READY_S + len(self.spec.network.nodes) * NODE_S))
+                READY_S + len(self.spec.network.nodes) * NODE_S
+                + programs.provision_limit_s(self._plan.settings.programs)))
             self.environment = ready["environment"]
             rendered = await rendering
             if rendered is not None:

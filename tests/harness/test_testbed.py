@@ -16,6 +16,7 @@ import pytest
 
 import plans
 from harness import secrets
+from harness.engine import programs
 from harness.engine import testbed as testbeds
 from harness.engine.request import RunRequest, build_plan
 from harness.errors import UserError
@@ -24,9 +25,9 @@ from studies.study import Fault
 
 
 @asynccontextmanager
-async def opened(work: Path) -> AsyncIterator[testbeds.TestbedClient]:
+async def opened(work: Path, **settings: Any) -> AsyncIterator[testbeds.TestbedClient]:
     """A testbed with the program in it."""
-    plan = plans.plan_of("P1")
+    plan = plans.plan_of("P1", **settings)
     [planned] = plan.testbeds.values()
     testbed = testbeds.TestbedClient(SpeakingMachine(), 0, planned, plan, work)
     try:
@@ -51,6 +52,27 @@ async def test_reports_come_in_order_and_what_is_told_arrives(tmp_path: Path) ->
         assert [report["name"] for report in heard] == ["began", "shareable", "told"]
         assert heard[-1]["command"] == {"do": "tell", "level": 3}
         assert await testbed.call_command("connect", {"a": 1}) == {"said": {"a": 1}}
+
+
+@pytest.mark.parametrize(("file", "further_s"), [
+    ("mine/hostapd.deb", programs.INSTALLING_LIMIT_S), ("mine/hostapd", 0)])
+async def test_a_guest_may_take_as_long_to_install_packages_as_they_were_tried(
+        file: str, further_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that installs in more than a minute would pass the trial, and end the run."""
+    limits: dict[str, float] = {}
+    expect_event = testbeds.TestbedClient._expect_event
+
+    async def expect(testbed: testbeds.TestbedClient, name: str, limit_s: float, *further: Any,
+                     **named: Any) -> Any:
+        limits[name] = limit_s
+        return await expect_event(testbed, name, limit_s, *further, **named)
+
+    monkeypatch.setattr(testbeds.TestbedClient, "_expect_event", expect)
+    async with opened(tmp_path / "without"):
+        usual_s = limits["ready"]
+    async with opened(tmp_path / "with", programs_folder="mine", programs={
+            "hostapd": {"file": file, "version": "2.11", "sha256": "0"}}) as testbed:
+        assert limits["ready"] == usual_s + further_s * testbed.machine.patience
 
 
 async def test_the_turn_is_over_once_the_processor_may_be_shared(tmp_path: Path) -> None:
