@@ -173,7 +173,8 @@ def _clock_before(study: Study, profile: str, on: str, out: Path | None) -> str 
 
 def _check_place(clock: str, on: str) -> None:
     if clock != "real" and on != "guest":
-        raise UserError(f"--clock {clock}: only embedded guests have it; leave out --on {on}")
+        raise UserError(f"--clock {clock}: only embedded guests have it; leave out --on {on}, "
+                        "or add --clock real")
 
 
 def _choose_builder(requested: str, on: str, out: Path | None, *, is_elsewhere: bool) -> str:

@@ -8,6 +8,7 @@ any other terminal, because the run writes all events to the folder.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from harness.engine.events import RunState
 from harness.engine.progress import format_duration
 from harness.portable import folder as portable_folder
 from measure.records.document import to_printable
+from measure.records.record import FLAGS
 from studies import records as stored
 from studies.study import StudyError
 
@@ -30,9 +32,12 @@ def command(folder: Path | None) -> None:
     folder = folder or results.find_latest_folder(results.RESULTS)
     counts = _count_repetitions(folder)
     state = "running" if counts["running"] else "not running"
-    click.echo(f"{folder}: {state}; {counts['ok']} of {counts['total']} repetitions ok, "
-               f"{len(counts['failed'])} failed, {counts['missing']} to measure, "
-               f"{len(counts['flagged'])} flagged (the processor was the limit)")
+    reasons = "; ".join(f"{count} {FLAGS.get(flag, flag)}"
+                        for flag, count in counts["flags"].items())
+    click.echo(to_printable(
+        f"{folder}: {state}; {counts['ok']} of {counts['total']} repetitions ok, "
+        f"{len(counts['failed'])} failed, {counts['missing']} to measure, "
+        f"{counts['flagged']} flagged{f' ({reasons})' if reasons else ''}"))
     if counts["programs"]:
         click.echo(to_printable(f"  programs of the user's own: {counts['programs']}"))
     if counts["running"]:
@@ -52,9 +57,10 @@ def _count_repetitions(folder: Path) -> dict[str, Any]:
     records, complaints = stored.read_all(folder / "records")
     good = sum(entry.status == "ok" for entry in records)
     failed = [entry for entry in records if entry.status != "ok"]
-    flagged = [entry.name for entry in records if entry.environment.get("flags")]
+    flags = [entry.environment["flags"] for entry in records if entry.environment.get("flags")]
     missing = plan.planned - sum(map(plan.contains, records))
-    return {"total": len(records) + missing, "ok": good, "flagged": flagged, "failed": failed,
+    return {"total": len(records) + missing, "ok": good, "flagged": len(flags), "failed": failed,
+            "flags": Counter(flag for each in flags for flag in each),
             "complaints": complaints, "missing": missing, "programs": plan.own_programs,
             "running": portable_folder.is_folder_locked(folder)}
 

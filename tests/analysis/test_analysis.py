@@ -502,6 +502,19 @@ def test_own_programs_are_told_wherever_numbers_are(tmp_path: Path, qop: Qop) ->
     assert f"The runs differ in programs: none and {TOLD}." in " ".join(notes.split())
 
 
+def test_status_tells_why_repetitions_are_flagged(tmp_path: Path, qop: Qop) -> None:
+    """The processor is one reason, a message that was sent again another."""
+    records = [make("P1", number) for number in (1, 2, 3)]
+    for number, flags in enumerate((["processor"], ["processor", "retransmission"], [])):
+        records[number] = changed(records[number],
+                                  environment=records[number].environment | {"flags": flags})
+    write_all(records, tmp_path)
+    assert qop("status", str(tmp_path)).stdout.splitlines()[0].endswith(
+        " 2 flagged (2 waited long for the processor; 1 sent a message again)")
+    write_all(records[2:], tmp_path / "other")
+    assert qop("status", str(tmp_path / "other")).stdout.splitlines()[0].endswith(" 0 flagged")
+
+
 def test_status_names_own_programs(tmp_path: Path, qop: Qop) -> None:
     """The plan names them, so this holds before the first record, too."""
     write_all([make("P1", 1)], tmp_path)
