@@ -88,6 +88,7 @@ FOREIGN = {
     **dict.fromkeys(("sae_anti_clogging_during_attack", "prefer_ht40", "sigma_dut",
                      "dpp_qr_code_config_event_initiator_no_response"), "is of hostap's tests"),
     "foreign_rates": "has a prefix for the visited network", "air_tcp": "ends with a protocol",
+    "wireguard_foreign": "ends with the network where the component was measured",
 }
 #: Python's comments and docstrings, which may still have an earlier name.
 _PROSE = re.compile(r'"""[\s\S]*?"""|(?:^|\s)#.*', re.MULTILINE)
