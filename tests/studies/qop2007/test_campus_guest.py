@@ -15,15 +15,29 @@ EXCHANGES, ROUND_TRIP_S = 9, 0.080
 SMALL = [*VIRTUAL, "--repetitions", "1", "--stream-bytes", "100k"]
 
 
+POLICIES = ("P12", "M4", "M4-resumed", "M5-radsec", "M8", "M8-okc", "M8-pmksa", "M13",
+            "M13-resumed", "M14", "M14-ft")
+
+
 @pytest.fixture(scope="module")
 def far(shared_qop: Qop) -> dict[str, Record]:
-    """A repetition of ways to move, of a tunnel and of RadSec, 80 ms from the server."""
-    done, records = shared_qop.run(
-        "campus", *SMALL, "--policies",
-        "P12,M4,M4-resumed,M5-radsec,M8,M8-okc,M8-pmksa,M13,M13-resumed,M14,M14-ft",
-        "--scenarios", "campus-80ms", "--move-stream", "5")
-    assert done.returncode == 0, done.stderr
-    return {found.cell["policy"]: found for found in records.values()}
+    """A repetition of ways to move, of a tunnel and of RadSec, 80 ms from the server.
+
+    The supplicant misses the first EAP request after an association now and then, and the access
+    point repeats it 3 s later. Such a repetition has a flag, and is measured again here.
+    """
+    found: dict[str, Record] = {}
+    for seed in range(1, 5):
+        done, records = shared_qop.run(
+            f"campus-{seed}", *SMALL, "--policies",
+            ",".join(policy for policy in POLICIES if policy not in found),
+            "--scenarios", "campus-80ms", "--move-stream", "5", "--seed", str(seed))
+        assert done.returncode == 0, done.stderr
+        found |= {record.cell["policy"]: record for record in records.values()
+                  if not record.environment.get("flags")}
+        if len(found) == len(POLICIES):
+            return found
+    pytest.fail(f"messages were sent again each time: {set(POLICIES) - set(found)}")
 
 
 def test_each_round_trip_counts_and_nothing_else(far: dict[str, Record]) -> None:
