@@ -8,6 +8,7 @@ first use of each code, such as a policy's id, is followed by its name.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -326,9 +327,11 @@ def explain_unproven(decisions: Sequence[SignificanceDecision]) -> Iterator[str]
     enough = [len(decision.blocks) + decision.further for decision in masked if decision.further]
     advice = f" About {max(enough)} repetitions can." if enough else ""
     verb, what = ("excludes", "a difference") if len(masked) == 1 else ("exclude", "differences")
-    yield (f"Of those without proven difference, {count_noun(len(masked), 'interval')} {verb} 0. "
-           f"But {_format_counts(counts)} repetitions cannot prove {what} of this size after the "
-           f"correction for {_format_counts(families)} comparisons.{advice}")
+    titles = Counter(decision.metric.title for decision in masked)
+    where = ", ".join(f"{count} of {title}" for title, count in titles.items())
+    yield (f"Of those without proven difference, {count_noun(len(masked), 'interval')} {verb} 0 "
+           f"({where}). But {_format_counts(counts)} repetitions cannot prove {what} of this "
+           f"size after the correction for {_format_counts(families)} comparisons.{advice}")
 
 
 def _format_counts(counts: Collection[int]) -> str:

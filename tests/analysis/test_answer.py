@@ -184,6 +184,7 @@ def test_describe_answer_explains_what_the_correction_leaves_unproven() -> None:
                                       if each.ids[0] in ("P2", "P3", "P4", "P5"))
         if not decision.is_masked:
             continue
+        assert re.search(r" 0 \(\d+ of authentication time(, \d+ of [^)]+)?\)\. ", sentences[0])
         found = re.search(r"But 3 repetitions cannot prove (?:a difference|differences) of this "
                           r"size after the correction for 11 comparisons\. About (\d+) "
                           r"repetitions can\.",

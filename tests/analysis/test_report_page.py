@@ -339,6 +339,7 @@ def test_the_first_screen_answers_by_the_weights_of_2007(
     short = text[text.index('id="summary"'):text.index('id="answers"')]
     assert "P12 (8021x-EAP-TLS-WEP-128-IPsec-3DES-SHA), by the weights of 2007." in short
     assert "WEP and 3DES, which the weights of 2007 still count, are broken today" in short
+    assert "A policy that protects data by WEP alone is never recommended." in short
     assert "run\N{NO-BREAK SPACE}today" in short
     known = set(re.findall(r"\b(P\d+|N\d|R\d) \(", short))
     assert known == set(re.findall(r"\b(?:P\d+|N\d|R\d)\b", short))

@@ -205,7 +205,8 @@ _PERCENT = {"strongest": ("By the scheme of {scheme}, 100\N{NO-BREAK SPACE}% is 
 
 #: Caution beside recommendations by the paper's weights.
 _BROKEN_TODAY = ("WEP and 3DES, which the weights of 2007 still count, are broken today: "
-                 "'./qop\N{NO-BREAK SPACE}run\N{NO-BREAK SPACE}today' measures policies of today.")
+                 "'./qop\N{NO-BREAK SPACE}run\N{NO-BREAK SPACE}today' measures policies of today. "
+                 "A policy that protects data by WEP alone is never recommended.")
 #: Caution beside recommendations from the paper's values.
 _NO_INTERVALS = "The paper prints no intervals, so these values prove no difference."
 #: Names of signs, for readers who see them first.

@@ -97,8 +97,9 @@ def test_describe_waits_compares_with_the_baseline_of_the_profile_at_each_distan
     assert lines[0].endswith("; not proven: 5 ± 3 ms less with M13-resumed, "
                              "3 ± 3 ms more with M5, 3 ± 4 with M13.")
     assert lines[-2] == (
-        "Of those without proven difference, 2 intervals exclude 0. But 3 repetitions cannot prove "
-        "differences of this size after the correction for 3 comparisons. About 5 repetitions can.")
+        "Of those without proven difference, 2 intervals exclude 0 (2 of connection time). But 3 "
+        "repetitions cannot prove differences of this size after the correction for 3 comparisons. "
+        "About 5 repetitions can.")
     assert lines[-1] == ("Means of all policies and scenarios: TCP goodput 4.61 Mbit/s, "
                          "UDP goodput 5.80 Mbit/s.")
 
