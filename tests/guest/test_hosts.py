@@ -3,8 +3,9 @@
 It takes minutes and needs the release's archive, so it is done only where QOP_TEST_HOSTS names
 releases, each with the user who measures (sudo, user or root, by default sudo):
 QOP_TEST_HOSTS=trixie,noble:user,resolute:root ./qop test tests/guest/test_hosts.py
-Ubuntu's releases need the address of its archive, too, which this project does not name:
-QOP_TEST_UBUNTU_MIRROR. With QOP_TEST_HOSTS_SUITE=1, the tests without guests run there as well.
+Ubuntu's releases come from the archive that mmdebstrap chooses for them, or from that at the
+address QOP_TEST_UBUNTU_MIRROR. With QOP_TEST_HOSTS_SUITE=1, the tests without guests run there as
+well.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.shareable, pytest.mark.slow,
 HOSTS = [name for name in os.environ.get("QOP_TEST_HOSTS", "").split(",") if name]
 #: Suites of Ubuntu (24.04 and 26.04), whose archive and keys are not Debian's.
 UBUNTU = ("noble", "resolute")
-UBUNTU_MIRROR = os.environ.get("QOP_TEST_UBUNTU_MIRROR", "")
+MIRROR_VARIABLE = "QOP_TEST_UBUNTU_MIRROR"
 UBUNTU_KEYRING = Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 #: Debian's release with a package of Ubuntu's keys.
 KEYRING_SUITE, KEYRING_PACKAGE = "trixie", "ubuntu-keyring"
@@ -94,19 +95,28 @@ def source_lines(suite: str, folder: Path) -> str:
     """Where a suite's packages come from, or a skip."""
     if suite not in UBUNTU:
         return debian.find_mirrors().source_lines(suite, f"{suite}-updates", f"{suite}-security")
-    if not UBUNTU_MIRROR:
-        pytest.skip(f"{suite}: this project names no address of Ubuntu's archive; set "
-                    "QOP_TEST_UBUNTU_MIRROR to one, which is probed")
+    mirror = os.environ.get(MIRROR_VARIABLE) or find_ubuntu_mirror(suite)
     try:
-        with urllib.request.urlopen(f"{UBUNTU_MIRROR}/dists/{suite}/Release", timeout=20):
+        with urllib.request.urlopen(f"{mirror}/dists/{suite}/Release", timeout=20):
             pass
-    except OSError as error:
-        pytest.skip(f"{suite}: {UBUNTU_MIRROR} does not answer ({error}); set "
-                    "QOP_TEST_UBUNTU_MIRROR to another address of Ubuntu's archive")
+    except (OSError, ValueError) as error:
+        pytest.skip(f"{suite}: {mirror or 'no mirror'} does not answer ({error}); set "
+                    f"{MIRROR_VARIABLE} to another address of Ubuntu's archive")
     keyring = UBUNTU_KEYRING if UBUNTU_KEYRING.exists() else fetch_keyring(folder)
-    signed = f"deb [signed-by={keyring}] {UBUNTU_MIRROR}"
+    signed = f"deb [signed-by={keyring}] {mirror}"
     return "".join(f"{signed} {name} main universe\n" for name in (
         suite, f"{suite}-updates", f"{suite}-security"))
+
+
+def find_ubuntu_mirror(suite: str) -> str:
+    """The archive that mmdebstrap chooses for a suite, or "": its first hook prints it."""
+    hook = """--setup-hook=sed 's/^/@source /' "$1/etc/apt/sources.list"; false"""
+    done = subprocess.run(
+        ["mmdebstrap", "--mode=chrootless", "--variant=custom", "--format=null",
+         f"--keyring={debian.KEYRING}", hook, suite, "/dev/null"], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False)
+    found = re.search(rf"^@source deb (\S+) {suite} ", done.stdout, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def fetch_keyring(folder: Path) -> Path:
@@ -201,15 +211,18 @@ def measured(host: Host) -> str:
     return host.succeed(f"qop/qop run {CELL} --out first", host.user)
 
 
-@pytest.mark.parametrize(("address", "reason"), [
-    ("", "noble: this project names no address of Ubuntu's archive; set QOP_TEST_UBUNTU_MIRROR"),
-    ("http://127.0.0.1:9", r"noble: http://127\.0\.0\.1:9 does not answer \(")])
-def test_ubuntu_that_is_skipped_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-                                         address: str, reason: str) -> None:
-    """Without an address none is tried, and one that is given is probed (docs/install.md)."""
-    monkeypatch.setattr(sys.modules[__name__], "UBUNTU_MIRROR", address)
-    with pytest.raises(pytest.skip.Exception, match=reason):
+def test_ubuntu_that_is_skipped_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The archive is probed first (docs/install.md)."""
+    monkeypatch.setenv(MIRROR_VARIABLE, "http://127.0.0.1:9")
+    with pytest.raises(pytest.skip.Exception,
+                       match=r"noble: http://127\.0\.0\.1:9 does not answer \("):
         source_lines(UBUNTU[0], tmp_path)
+
+
+def test_mmdebstrap_names_the_archive_of_a_release() -> None:
+    """So the project names none; it is another one than Debian's."""
+    assert find_ubuntu_mirror(UBUNTU[0]).startswith("http")
+    assert find_ubuntu_mirror(UBUNTU[0]) != find_ubuntu_mirror("bookworm")
 
 
 def test_first_run_proves_its_policies(host: Host, measured: str) -> None:
