@@ -40,8 +40,8 @@ MAX_REPETITIONS = 48
 class DecisionRule:
     """A rule that measures more repetitions until the study's claims are decided.
 
-    `line` describes the claims at the last judgement. It has the words of each open claim once, at
-    the first judgement that leaves it open. `open_claims` has the ids of undecided claims.
+    `line` describes the claims at the last judgement. `open_claims` has the ids of undecided
+    claims. The first `line` with such an id also has the claim's words.
     """
 
     looks: Looks

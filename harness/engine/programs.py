@@ -128,7 +128,10 @@ def make_job_entry(folder: str, programs: Mapping[str, Mapping[str, str]], *,
 
 
 def provision_limit_s(programs: Mapping[str, Mapping[str, str]]) -> float:
-    """Return how long a guest may take to install the user's packages in s, 0 without any."""
+    """Return how many seconds a guest may take to install the user's packages.
+
+    The result is 0 if the user has no packages.
+    """
     return INSTALLING_LIMIT_S if any(map(_is_package, programs.values())) else 0.0
 
 

@@ -388,7 +388,7 @@ def _error_path(error: ErrorDetails) -> str:
 def _chosen_levels(factor: Factor, request: RunRequest, profile: Profile) -> list[Level]:
     """Return the levels of a factor (such as policies) to measure, from options or profile.
 
-    Files without names are measured together with the baseline of the profile, if it has one.
+    If the user gives files and no names, the profile's baseline is measured, too, if it has one.
     """
     names, files = list(request.levels.get(factor.name, ())), request.files.get(factor.name, ())
     place = request.study.id

@@ -109,7 +109,10 @@ def source_lines(suite: str, folder: Path) -> str:
 
 
 def find_ubuntu_mirror(suite: str) -> str:
-    """The archive that mmdebstrap chooses for a suite, or "": its first hook prints it."""
+    """The address of the archive that mmdebstrap chooses for a suite, "" if it chooses none.
+
+    A hook prints what mmdebstrap has chosen, and ends it before it downloads anything.
+    """
     hook = """--setup-hook=sed 's/^/@source /' "$1/etc/apt/sources.list"; false"""
     done = subprocess.run(
         ["mmdebstrap", "--mode=chrootless", "--variant=custom", "--format=null",

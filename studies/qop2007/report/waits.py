@@ -120,7 +120,7 @@ class _Comparison:
     value: Estimate
     proven: Sequence[_Difference]
     unproven: Sequence[_Difference]
-    #: Decisions on single policies among the unproven differences.
+    #: Decisions that a policy does not differ for sure, for groups of a single policy.
     undecided: Sequence[SignificanceDecision]
 
     def to_sentence(self) -> str:
