@@ -306,7 +306,7 @@ def _describe_costs(cells: Cells, decisions: Sequence[SignificanceDecision],
     if len(chosen) > _MAX_LEVELS:
         yield f"The table has {len(chosen) - _MAX_LEVELS} more."
     yield from explain_unproven([decision for level in chosen[:_MAX_LEVELS]
-                                  for decision in levels[level]])
+                                 for decision in levels[level]])
 
 
 def explain_unproven(decisions: Sequence[SignificanceDecision]) -> Iterator[str]:

@@ -127,7 +127,7 @@ def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: s
                 release: str | None, out: Path | None, is_elsewhere: bool,
                 fault: str | None = None, programs: Path | None = None, **asked: Any) -> Plan:
     """Return the plan of the run. Raises UserError if an option is not valid."""
-    _check_place(clock or "real", on, "")
+    _check_place(clock or "real", on)
     if programs and (is_elsewhere or on == "vm"):
         where = "--cluster" if is_elsewhere else "--on vm"
         raise UserError(f"--programs {programs}: guests and machines of {where} cannot see this "
@@ -171,7 +171,7 @@ def _clock_before(study: Study, profile: str, on: str, out: Path | None) -> str 
     return clock
 
 
-def _check_place(clock: str, on: str, other_remedy: str) -> None:
+def _check_place(clock: str, on: str, other_remedy: str = "") -> None:
     if clock != "real" and on != "guest":
         raise UserError(f"--clock {clock}: only embedded guests have it; leave out --on {on}"
                         f"{other_remedy}")
