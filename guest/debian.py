@@ -71,23 +71,31 @@ def find_mirrors() -> DebianMirrors:
 def _default_mirrors() -> DebianMirrors:
     """Return the Debian mirrors that mmdebstrap chooses by itself.
 
-    They are needed where apt is that of another distribution. mmdebstrap's first hook prints them
-    and fails, before anything is downloaded.
+    They are needed where apt is that of another distribution.
     """
-    hook = """--setup-hook=sed 's/^/@source /' "$1/etc/apt/sources.list"; false"""
-    done = subprocess.run(
-        [*_mmdebstrap_start(), "--variant=custom", "--format=null", f"--keyring={KEYRING}", hook,
-         "stable", "/dev/null"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        check=False)
-    found: dict[str, str] = {}
-    for line in done.stdout.splitlines():
-        if line.startswith("@source "):
-            *_, address, suite, _ = line.split()
-            found.setdefault(suite, address)
+    found = list_default_archives("stable")
     if "stable" not in found:
         raise BuildError("apt on this machine knows no Debian archive, and mmdebstrap names none; "
                          f"set {MIRROR_VARIABLE} to the address of a Debian mirror")
     return DebianMirrors(found["stable"], found.get("stable-security"))
+
+
+def list_default_archives(suite: str) -> dict[str, str]:
+    """Return the addresses of the archives that mmdebstrap chooses for a suite, by their suites.
+
+    mmdebstrap's first hook prints them and fails, before anything is downloaded.
+    """
+    hook = """--setup-hook=sed 's/^/@source /' "$1/etc/apt/sources.list"; false"""
+    done = subprocess.run(
+        [*_mmdebstrap_start(), "--variant=custom", "--format=null", f"--keyring={KEYRING}", hook,
+         suite, "/dev/null"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False)
+    found: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("@source "):
+            *_, address, source, _ = line.split()
+            found.setdefault(source, address)
+    return found
 
 
 class PrivateApt:

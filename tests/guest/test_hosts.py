@@ -95,7 +95,7 @@ def source_lines(suite: str, folder: Path) -> str:
     """Where a suite's packages come from, or a skip."""
     if suite not in UBUNTU:
         return debian.find_mirrors().source_lines(suite, f"{suite}-updates", f"{suite}-security")
-    mirror = os.environ.get(MIRROR_VARIABLE) or find_ubuntu_mirror(suite)
+    mirror = os.environ.get(MIRROR_VARIABLE) or debian.list_default_archives(suite).get(suite, "")
     try:
         with urllib.request.urlopen(f"{mirror}/dists/{suite}/Release", timeout=20):
             pass
@@ -106,20 +106,6 @@ def source_lines(suite: str, folder: Path) -> str:
     signed = f"deb [signed-by={keyring}] {mirror}"
     return "".join(f"{signed} {name} main universe\n" for name in (
         suite, f"{suite}-updates", f"{suite}-security"))
-
-
-def find_ubuntu_mirror(suite: str) -> str:
-    """The address of the archive that mmdebstrap chooses for a suite, "" if it chooses none.
-
-    A hook prints what mmdebstrap has chosen, and ends it before it downloads anything.
-    """
-    hook = """--setup-hook=sed 's/^/@source /' "$1/etc/apt/sources.list"; false"""
-    done = subprocess.run(
-        ["mmdebstrap", "--mode=chrootless", "--variant=custom", "--format=null",
-         f"--keyring={debian.KEYRING}", hook, suite, "/dev/null"], stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, check=False)
-    found = re.search(rf"^@source deb (\S+) {suite} ", done.stdout, re.MULTILINE)
-    return found[1] if found else ""
 
 
 def fetch_keyring(folder: Path) -> Path:
@@ -224,8 +210,9 @@ def test_ubuntu_that_is_skipped_says_why(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_mmdebstrap_names_the_archive_of_a_release() -> None:
     """So the project names none; it is another one than Debian's."""
-    assert find_ubuntu_mirror(UBUNTU[0]).startswith("http")
-    assert find_ubuntu_mirror(UBUNTU[0]) != find_ubuntu_mirror("bookworm")
+    ubuntu = debian.list_default_archives(UBUNTU[0])[UBUNTU[0]]
+    assert ubuntu.startswith("http")
+    assert ubuntu != debian.list_default_archives("bookworm")["bookworm"]
 
 
 def test_first_run_proves_its_policies(host: Host, measured: str) -> None:
