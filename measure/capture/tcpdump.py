@@ -10,6 +10,7 @@ repetitions of a measurement start at equal times. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -399,12 +400,12 @@ def wait_beacon_ns() -> int:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS)) as air:
         air.bind((AIR_INTERFACE, 0))
         air.settimeout(_WAIT_S)
-        try:
-            while not _is_beacon(air.recv(256)):
-                pass
-        except TimeoutError:
-            raise MeasureError("testbed", f"no beacon on the air within {_WAIT_S:g} s") from None
-        return time.monotonic_ns()
+        until_ns = time.monotonic_ns() + int(_WAIT_S * 1e9)
+        with contextlib.suppress(TimeoutError):
+            while time.monotonic_ns() < until_ns:
+                if _is_beacon(air.recv(256)):
+                    return time.monotonic_ns()
+        raise MeasureError("testbed", f"no beacon on the air within {_WAIT_S:g} s")
 
 
 def _is_beacon(captured: bytes) -> bool:

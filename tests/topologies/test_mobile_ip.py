@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import subprocess
@@ -403,3 +404,42 @@ def test_no_configuration(tmp_path, text):
     for place in (path, tmp_path / "none.json"):
         with pytest.raises(ConfigError):
             daemon.load_agent_config(place)
+
+
+class RefusedProgram:
+    """A program that the kernel refuses something at its start."""
+
+    def __init__(self, *_: object) -> None:
+        self.is_stopped = False
+        RefusedProgram.last = self
+
+    last: RefusedProgram
+
+    def start(self) -> None:
+        """Fail as a setting that may not be written."""
+        raise PermissionError(1, "Operation not permitted")
+
+    def stop(self) -> None:
+        """Undo what there is."""
+        self.is_stopped = True
+
+    def deadline_s(self) -> None:
+        """Nothing is due."""
+
+    def tick(self, now: float) -> None:
+        """Nothing is due."""
+
+
+@dataclasses.dataclass
+class InterfaceConfig:
+    """The least configuration of a program."""
+
+    interface: str = "wlan0"
+
+
+def test_a_refused_start_is_one_event(capsys: pytest.CaptureFixture[str]) -> None:
+    """A traceback would reach nobody: the harness reads events."""
+    status = daemon.run_daemon(["none"], lambda _: InterfaceConfig(), RefusedProgram, lambda _: {})
+    assert status == 1 and RefusedProgram.last.is_stopped
+    said = json.loads(capsys.readouterr().out)
+    assert (said["event"], said["reason"]) == ("failed", "wlan0: Operation not permitted")

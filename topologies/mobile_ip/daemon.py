@@ -142,16 +142,23 @@ def run_daemon(arguments: list[str], load: Callable[[Path], ConfigT],
     try:
         running = program(config, loop)
     except OSError as error:
-        print_event("failed", reason=f"{config.interface}: {error.strerror}")
-        return 1
+        return _print_refusal(config, error)
     try:
         running.start()
         print_event("ready", **announce(config))
         loop.run(running.deadline_s, running.tick)
+    except OSError as error:
+        return _print_refusal(config, error)
     finally:
         running.stop()
     print_event("stopped")
     return 0
+
+
+def _print_refusal(config: DaemonConfig, error: OSError) -> int:
+    """Print the event of a refusal by the system, and return the exit status."""
+    print_event("failed", reason=f"{config.interface}: {error.strerror or error}")
+    return 1
 
 
 # --- Configurations of the two programs, from JSON ---
