@@ -69,7 +69,7 @@ def _clock_lines(captures: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _negotiation_lines(number: int, each: Mapping[str, Any], *,
-                       several: bool) -> Iterator[str]:
+                       several: bool, has_bars: bool = True) -> Iterator[str]:
     ssid = f" ({each['ssid']})" if each["ssid"] else ""
     roam = f", from {each['previous']}" if each["previous"] else ""
     yield from _fold_text(f"{number}. {each['kind']}: {each['station']} with {each['peer'] or '?'}"
@@ -89,7 +89,7 @@ def _negotiation_lines(number: int, each: Mapping[str, Any], *,
         evidence = f" ({policy['evidence']})" if policy["evidence"] else ""
         yield from _fold_text(f"policy seen: {policy['title']}; frames as agreed: "
                          f"{policy['in_force']}{evidence}", "   ")
-    yield from _waterfall_lines(each["phases"])
+    yield from _waterfall_lines(each["phases"] if has_bars else ())
     if any(phase["name"] == OVER_DS for phase in each["phases"]):
         yield from _fold_text(f"{_PHASE_TITLES[OVER_DS]}: request/response by the current access "
                               f"point {each['previous']}", "   ")
@@ -254,8 +254,8 @@ def make_page(document: Mapping[str, Any]) -> Report:
                       Entry(number=Quantity(phase["start_s"])),
                       Entry(number=Quantity(phase["duration_s"])), Entry(str(phase["packets"])))
                      for phase in each["phases"])
-        lines = " ".join(line.strip() for line in _negotiation_lines(number, {
-            **each, "phases": []}, several=several))
+        lines = " ".join(line.strip() for line in _negotiation_lines(
+            number, each, several=several, has_bars=False))
         sections.append(Section(f"negotiation-{number}", f"{each['station']} with "
                                 f"{each['peer'] or '?'}", lines,
                                 tables=(Table(f"phases-{number}", "Phases", columns, rows),)))

@@ -239,7 +239,8 @@ def test_folder_of_a_roam_over_the_ds_names_its_phase(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     text = " ".join(run_command("--html", page, OVER_DS).split())
     assert ">FT over the DS</span></th>" in page.read_text()
-    assert f"FT over the DS: request/response by the current access point {ACCESS_POINT}" in text
+    by_whom = f"FT over the DS: request/response by the current access point {ACCESS_POINT}"
+    assert by_whom in text and by_whom in page.read_text()
     assert "roam time, handoff: cannot tell, no probe request before the roam" in text
 
 
