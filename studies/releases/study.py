@@ -62,6 +62,7 @@ class Releases(Study):
         Metric("round_trip_s", "round trip", unit="ms", scale=1e3, better="lower"))
     baseline: ClassVar[Mapping[str, str]] = {"release": "bookworm"}
     judged_with: ClassVar[Sequence[str]] = policy_factors.JUDGED_WITH
+    judges_claims: ClassVar[bool] = True
     settings_type: ClassVar[type[ReleaseSettings]] = ReleaseSettings
     measurements_type: ClassVar[type[ReleaseMeasurements]] = ReleaseMeasurements
     workload_module: ClassVar[str] = "studies.releases.workload"
