@@ -37,11 +37,13 @@ class Baseline:
     """The levels that others are compared with, such as the policy without protection.
 
     `levels` has a level for each compared factor, and is empty if there is no baseline. `note` says
-    what is unusual about the baseline.
+    what is unusual about the baseline. `is_chosen` says that the only unusual thing is the choice
+    of the user or of the profile, so the note is no warning.
     """
 
     levels: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    is_chosen: bool = False
 
     @property
     def name(self) -> str:
@@ -91,17 +93,19 @@ def choose_baseline(results: Results, choice: str = "") -> Baseline:
     if choice:
         levels |= _parse_choice(results, choice)
     notes = []
+    are_chosen = True
     for factor, level in list(levels.items()):
         if factor not in results.names:
             del levels[factor]
             continue
-        standing, note = _find_substitute(results, factor, level)
+        standing, note, is_chosen = _find_substitute(results, factor, level)
         if note:
             notes.append(note)
+            are_chosen &= is_chosen
         if standing is None:
             return Baseline({}, note)
         levels[factor] = standing
-    return Baseline(levels, " ".join(notes))
+    return Baseline(levels, " ".join(notes), are_chosen)
 
 
 def _parse_choice(results: Results, choice: str) -> dict[str, str]:
@@ -124,11 +128,12 @@ def _split_choice(results: Results, choice: str) -> dict[str, str]:
     return pairs
 
 
-def _find_substitute(results: Results, factor: str, level: str) -> tuple[str | None, str]:
+def _find_substitute(results: Results, factor: str, level: str) -> tuple[str | None, str, bool]:
     """Choose a level in place of a baseline that the run lacks, such as another policy.
 
     Returns:
-        The level (None for no baseline), and a note for the reader about the choice.
+        The level (None for no baseline), a note for the reader about the choice, and whether it is
+        the choice of the user or of the profile.
     """
     frame = results.frame
     digests: dict[str, str] = {}
@@ -139,16 +144,17 @@ def _find_substitute(results: Results, factor: str, level: str) -> tuple[str | N
     own = results.study.baseline.get(factor, level)
     if level in digests:
         if not plain or digests[level] in ("", plain):
-            return level, ""
+            return level, "", True
         if level == own:
-            return level, f"Differences are from {level}, whose content is not the study's {own}."
-        return level, f"Differences are from {level}, not from the study's baseline {own}."
+            return level, (f"Differences are from {level}, whose content is not the study's "
+                           f"{own}."), False
+        return level, f"Differences are from {level}, not from the study's baseline {own}.", True
     equal = [name for name, digest in digests.items() if plain and digest == plain]
     if len(equal) == 1:
         return equal[0], (f"There are no records of {level}; {equal[0]}, which has the same "
-                          "content, is the baseline.")
+                          "content, is the baseline."), False
     return None, (f"No differences: there are no records of the baseline {level}. Measure it in "
-                  "the same run.")
+                  "the same run."), False
 
 
 # --- Cells and the estimates of their values ---

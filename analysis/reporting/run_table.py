@@ -130,7 +130,7 @@ def describe_baseline(cells: Cells) -> Iterator[str]:
     results = cells.results
     if _join_distinct(results.frame, "fault"):  # a negative control has no good repetitions
         return
-    if cells.baseline.note:
+    if cells.baseline.note and not cells.baseline.is_chosen:
         yield cells.baseline.note
     if not cells.baseline.levels or not any(metric.difference for metric in results.study.metrics):
         return
@@ -273,6 +273,7 @@ def make_run_table(cells: Cells, further: Sequence[StudyColumn] = (),
     made = Table(
         TABLE_ID, "The run", tuple(column.column for column in columns), tuple(rows),
         notes=(describe_intervals(cells), *remarks.notes, *differences,
+               *([cells.baseline.note] if cells.baseline.is_chosen and cells.baseline.note else []),
                describe_circumstances(results),
                *list_air_biases(results.air, results.manifest)),
         sections=tuple(sections), remarks=tuple(remark_lines), apart=True,

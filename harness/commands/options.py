@@ -283,11 +283,18 @@ _FLAGS = (
 def repeat_command(context: click.Context, without: Collection[str]) -> str:
     """Return the command line that the user gave, without some of its options.
 
+    A profile that only one study has takes the place of the study.
+
     Args:
         context: The context of the command, with its values.
         without: Names of the parameters to leave out.
     """
     words = ["./qop", context.info_name or ""]
+    profile = context.params.get("profile", "")
+    study = context.params.get("study") or studies.DEFAULT
+    if "profile" not in without and profiles.find_only_study(profile) == study:
+        words.append(profile)
+        without = {*without, "profile", "study"}
     for param in context.command.params:
         name = str(param.name)
         source = context.get_parameter_source(name)

@@ -27,7 +27,7 @@ from fabricated import (
     results_of,
     write_all,
 )
-from harness.commands import options, report
+from harness.commands import options, report, run
 from harness.commands.output import SCREEN_LINES, SCREEN_WIDTH
 from topologies.loader import load_scenario
 
@@ -280,6 +280,13 @@ def test_repeat_command_has_given_options_only() -> None:
         "qop2007", "--scenarios", "N2", "--fresh", "--repetitions", "3", "--set", "a=b c"])
     assert options.repeat_command(context, ("fresh", "repetitions")) == (
         "./qop run qop2007 --scenarios N2 --set 'a=b c'")
+
+
+@pytest.mark.parametrize("typed", [["campus"], ["qop2007", "--profile", "campus"]])
+def test_repeat_command_names_a_profile_of_one_study_alone(typed: list[str]) -> None:
+    """It is what the pages tell people to type."""
+    context = run.command.make_context("run", [*typed, "--repetitions", "3"])
+    assert options.repeat_command(context, ("repetitions",)) == "./qop run campus"
 
 
 def test_repeat_command_keeps_folders_of_studies(monkeypatch: pytest.MonkeyPatch) -> None:
