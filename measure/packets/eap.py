@@ -16,6 +16,7 @@ import struct
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from measure.capture import pcap, tshark
@@ -208,11 +209,27 @@ def wep_keys(frames: Iterable[bytes], known: Sequence[SessionKey]) -> list[bytes
     return list(keys)
 
 
+@lru_cache
+def _library_rc4_bits() -> frozenset[int]:
+    """Return the sizes of RC4 keys in bits that the library accepts, none without the library."""
+    try:
+        # Imported here: the container image lacks it.
+        from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
+    except ImportError:
+        return frozenset()
+    return frozenset(ARC4.key_sizes)
+
+
 def rc4(key: bytes, data: bytes) -> bytes:
     """Encrypt or decrypt data with RC4.
 
-    Keys may have any size. The library accepts no keys of 48 bytes, as they occur here.
+    Keys may have any size. The library accepts few: keys of 48 bytes, as they occur here, are not
+    among them.
     """
+    if len(key) * 8 in _library_rc4_bits():
+        from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
+        from cryptography.hazmat.primitives.ciphers import Cipher
+        return Cipher(ARC4(key), None).encryptor().update(data)
     state, j = list(range(256)), 0
     for i in range(256):
         j = (j + state[i] + key[i % len(key)]) % 256

@@ -57,14 +57,20 @@ def key_frame(key: bytes, *, size: int = 13, session: SessionKey = SESSION) -> b
     return frame[:32] + signature + frame[48:] + bytes(3)
 
 
+@pytest.mark.parametrize("sizes", [None, frozenset()], ids=["library", "own"])
 @pytest.mark.parametrize(("key", "stream"), [
-    # RFC 6229, section 2: the first 16 octets under keys of 40 and 256 bits.
+    # RFC 6229, section 2: the first 16 octets under keys of 40, 128 and 256 bits.
     ("0102030405", "b2396305f03dc027ccc3524a0a1118a8"),
+    ("0102030405060708090a0b0c0d0e0f10", "9ac7cc9a609d1ef7b2932899cde41b97"),
     ("0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20",
      "eaa6bd25880bf93d3f5d1e4ca2611d91"),
 ])
-def test_rc4_is_rc4(key: str, stream: str) -> None:
-    """By published test vectors."""
+def test_rc4_is_rc4(key: str, stream: str, sizes: frozenset[int] | None,
+                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """By published test vectors, with the library and without it, as in the container image."""
+    assert eap._library_rc4_bits() >= {64, 128}  # WEP's keys with their vectors
+    if sizes is not None:
+        monkeypatch.setattr(eap, "_library_rc4_bits", lambda: sizes)
     assert eap.rc4(bytes.fromhex(key), bytes(16)).hex() == stream
 
 
