@@ -94,9 +94,17 @@ def _describe_access_point(network: Network, node: Node, name: str) -> dict[str,
     return {"interface": node.radio_interface, "bridge": node.radio_bridge,
             "address": node.interfaces[node.radio_bridge].ip,
             **_radius_address(network, name), "ssid": node.ssid,
+            **_wired_interface(network, name),
             "stations": [network.nodes[station].radio_mac
                          for station in network.of_duty("station")],
             **({"neighbours": neighbours} if neighbours else {})}
+
+
+def _wired_interface(network: Network, access_point: str) -> dict[str, str]:
+    """Return the access point's interface on its wire, as a variable for Ansible."""
+    with contextlib.suppress(LookupError):
+        return {"wire": network.link_of(access_point)[0]}
+    return {}
 
 
 def _radius_address(network: Network, access_point: str) -> dict[str, str]:

@@ -38,11 +38,11 @@ def make_secrets(fault: Fault | None = None) -> Secrets:
     # that a station believes. `certificate`: that of the station, "expired" or "revoked". `peers`:
     # IPsec keys that an agent knows. `cross`: certificate of the visited network's server.
     # `proxies`: how a RadSec proxy verifies its server. `revocation`: whether a RADIUS server
-    # checks it.
+    # checks it. `vlans`: whether access points put stations into VLANs.
     made: Secrets = {"network": network,
                      "station": {**network, "trust": "ca", "certificate": "valid"},
                      "gateway": {"peers": "known", "cross": "known", "proxies": "known",
-                                 "revocation": "checked", **wires},
+                                 "revocation": "checked", "vlans": "used", **wires},
                      "wires": wires,
                      "subscriber": subscriber, "hss": dict(subscriber),
                      "card": {**subscriber, "sqn": "0"},

@@ -249,6 +249,22 @@ class Layers(UpperLayers):
         return self
 
     @model_validator(mode="after")
+    def _vlan_fits(self) -> Self:
+        if self.link is None or not self.link.vlan:
+            return self
+        if self.wire is not None:
+            raise make_fault("vlan puts tags on wires, and wire has MACsec there",
+                             "leave out one of them", ("link", "vlan"), ("wire",))
+        if self.dot1x and self.dot1x.uses_radsec:
+            raise make_fault("vlan is proven by RADIUS by UDP, and transport is radsec",
+                             "leave out one of them", ("link", "vlan"), ("dot1x", "transport"))
+        if self.aaa is not None and self.aaa.server == "hostapd":
+            raise make_fault("hostapd as the server gives no VLAN here",
+                             "leave out vlan, or write server: freeradius", ("link", "vlan"),
+                             ("aaa", "server"))
+        return self
+
+    @model_validator(mode="after")
     def _certificates_fit_suite(self) -> Self:
         if not (self.link and self.link.akm == "suite-b-192" and self.dot1x
                 and self.dot1x.has_certificate_of_server):

@@ -91,6 +91,10 @@ class LinkLayer(SparseLayer):
     passphrases: Passphrases | None = Field(
         default=None, description="Whether each device has a passphrase of its own, bound to its "
         "MAC address (by-device). Left out: all devices have one.")
+    vlan: Annotated[int, Field(ge=1, le=4094)] | None = Field(
+        default=None, description="VLAN into which access points put stations, 1 to 4094: the "
+        "RADIUS server's Access-Accept names it (keys: eap), or it belongs to the device's "
+        "passphrase (passphrases: by-device). Left out: none.")
     group_cipher: GroupCipher | None = Field(
         default=None, description="Cipher of data frames to all, where it is weaker than cipher, "
         "for older stations. Left out: cipher.")
@@ -278,6 +282,11 @@ class LinkLayer(SparseLayer):
             raise make_fault("passphrases by device are of keys: psk with CCMP or GCMP, without "
                              "roaming and akm: sha256, in a network that offers nothing else",
                              "leave out passphrases", ("passphrases",), ("keys",))
+        if self.vlan and (self.is_wep or self.roaming
+                          or not (self.keys == "eap" or self.passphrases)):
+            raise make_fault("vlan comes from a RADIUS server (keys: eap, without WEP) or from a "
+                             "device's passphrase (passphrases: by-device), without roaming",
+                             "leave out vlan", ("vlan",), ("keys",))
         if self.owe_transition and self.keys != "owe":
             raise make_fault(f"owe_transition is of OWE, and keys is {self.keys}",
                              "leave out owe_transition, or write keys: owe", ("owe_transition",),

@@ -83,6 +83,11 @@ class Policy(BaseModel):
         return self.layers.dot1x is not None and bool(self.layers.dot1x.message_authenticator)
 
     @property
+    def station_vlan(self) -> int:
+        """Return the VLAN into which access points put stations, 0 for none."""
+        return (self.layers.link.vlan if self.layers.link else None) or 0
+
+    @property
     def revocation_method(self) -> str:
         """Return how the RADIUS server finds revoked certificates, crl or ocsp, or "" if not."""
         tls = self.layers.dot1x.tls if self.layers.dot1x else None

@@ -318,8 +318,8 @@ _UNMEASURED_KEYS = (
     "dpd dpd-delay dpd-action rekey-time reauth-time life-time lifetime ike-lifetime encap "
     "fragmentation start-action close-action ieee80211n ieee80211ac ieee80211ax ieee80211be wmm "
     "wmm-enabled ieee80211k ieee80211v 802.11k 802.11v rrm bss-transition wnm uapsd dtim-period "
-    "beacon-int acct-server acct-server-addr acct-server-port dynamic-vlan "
-    "vlan-assignment replay-window replay-protect window xpn validate cipher-group "
+    "beacon-int acct-server acct-server-addr acct-server-port "
+    "replay-window replay-protect window xpn validate cipher-group "
     "wps-state wps rate-limit qos isolate ap-isolate max-num-sta maxassoc crl ocsp check-crl "
     "revocation band-steering client-isolation mac-filter radius-failover "
     "auth-algs logger-syslog logger-stdout ctrl-interface eapol-version eap-server")
@@ -346,6 +346,8 @@ _LINK_KEYS = fold_keys({
     "group-mgmt-cipher group-management group-mgmt-ciphers": "link.group_mgmt",
     "beacon-prot": "link.beacon_protection",
     "group-cipher group-data-cipher": "link.group_cipher",
+    "vlan-id vlanid vlans": "link.vlan",
+    "dynamic-vlan vlan-assignment": LEFT_OUT + "it follows from vlan, the number of the VLAN",
     "group": LEFT_OUT + "frames to all have the cipher of the others",
     "wpa wpa-version proto protocol version rsn": LEFT_OUT + "it follows from cipher and keys",
 })

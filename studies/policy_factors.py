@@ -107,6 +107,7 @@ class PolicyReader:
     - `has_macsec`: the study captures wires below MACsec
     - `has_sessions`: stations have a TLS session with the server before the measurement
     - `has_server_tests`: the RADIUS server gets requests that only test it
+    - `has_vlans`: stations get requests from other VLANs
     """
 
     own: Sequence[str]
@@ -116,6 +117,7 @@ class PolicyReader:
     has_macsec: bool = False
     has_sessions: bool = False
     has_server_tests: bool = False
+    has_vlans: bool = False
     runs: Collection[str] = frozenset()
     refusal: Callable[[Policy], str] = lambda _: ""
 
@@ -180,6 +182,10 @@ class PolicyReader:
             raise StudyError(f"policy {policy.id}: sessions: resumed takes an authentication "
                              "before the one that is measured, which this study does not make; "
                              "leave it out, or choose the study qop2007")
+        if policy.station_vlan and not self.has_vlans:
+            raise StudyError(f"policy {policy.id}: link.vlan is proven by requests from other "
+                             "VLANs, which this study does not send; leave it out, or choose the "
+                             "study qop2007")
         if words := self.refusal(policy):
             raise StudyError(f"policy {policy.id}: {words}")
         if not self.has_server_tests:

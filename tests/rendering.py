@@ -44,6 +44,7 @@ NODES: dict[str, dict[str, dict[str, Any]]] = {
         "ap-a": {
             "interface": "wlan1",
             "bridge": "br0",
+            "wire": "eth-a",
             "address": "10.1.0.2",
             "ssid": "qop",
             "stations": ["02:00:00:00:a2:00"],

@@ -64,7 +64,8 @@ class Testbed:
 
     def __init__(self, network: model.Network, medium: model.Medium | None,
                  cipher_bytes: int = 0, builder: str = builders.MININET, *,
-                 seed: int = 0, macsec: str = "", more_group_bytes: int = 0) -> None:
+                 seed: int = 0, macsec: str = "", more_group_bytes: int = 0,
+                 vlan: int = 0) -> None:
         self.network = network
         self.medium = medium
         self.cipher_bytes = cipher_bytes
@@ -73,6 +74,8 @@ class Testbed:
         self._seed = seed
         #: Protection by MACsec of the wires that support it (see `wires`); "" without MACsec.
         self.macsec = macsec
+        #: VLAN into which access points put stations, 0 for none.
+        self.vlan = vlan
         #: Library that programs of a node preload, by node.
         self.preloaded: dict[str, str] = {}
         #: Library that keeps the work of tools from being charged to a node; "" if nothing is
@@ -85,6 +88,8 @@ class Testbed:
         #: Library that makes iperf3 end a TCP stream when all data has arrived; "" if it ends
         #: earlier.
         self.for_streams = ""
+        #: Interfaces of agents for the stations' VLAN, by node and port.
+        self._vlan_ports: dict[tuple[str, str], str] = {}
         self._airs: dict[int, Channel] = {}
         self._luck = ""
         self._stack = ExitStack()
@@ -213,6 +218,8 @@ class Testbed:
                 self._add_wire(link, interfaces)
         for name, node in self.network.nodes.items():
             self._configure_node(name, node)
+        for name in self.network.of_duty(model.ACCESS_POINT) if self.vlan else ():
+            self._add_vlan(name)
         if self.medium is not None and self.network.has_radios:
             self._fill_air(self.medium)
 
@@ -258,6 +265,47 @@ class Testbed:
         if node.has_duty(model.ACCESS_POINT):
             self._run_steps(name,
                             [queueing_disciplines.reserve_headroom_command(node.radio_interface)])
+
+    def vlan_interface(self, port: str) -> str:
+        """Return the name of a port's interface for the stations' VLAN, its own without a VLAN."""
+        return model.vlan_port(port, self.vlan) if self.vlan else port
+
+    def find_station_port(self, node: str, port: str) -> str:
+        """Return the interface on which a node gets stations' packets that reach its port."""
+        return self._vlan_ports.get((node, port), port)
+
+    def attach_vlan(self, access_point: str) -> None:
+        """Redirect frames of the stations' VLAN through the emulated air, as those of the radio.
+
+        Its interface exists as soon as hostapd runs.
+        """
+        node = self.network.nodes[access_point]
+        air = self._airs.get(node.channel or 0)
+        if self.vlan and air is not None:
+            air.attach_radios([node.radio_interface], self.vlan_interface(node.radio_interface))
+
+    def _add_vlan(self, access_point: str) -> None:
+        """Make the wire of an access point carry the stations' VLAN.
+
+        hostapd bridges the radio with the tagged frames. The agent has the VLAN at its end.
+        """
+        network = self.network
+        # VLAN interfaces do not pass on a bridge's request for headroom either.
+        self._run_steps(access_point, [queueing_disciplines.reserve_headroom_command(
+            network.nodes[access_point].radio_interface)])
+        _, link = network.link_of(access_point)
+        for agent, port in (end.split("/") for end in link.ends):
+            if network.nodes[agent].has_duty(model.ACCESS_POINT):
+                continue
+            with enter_namespace(self.node(agent).pid) as interfaces:
+                name = self._vlan_ports[agent, port] = self.vlan_interface(port)
+                interfaces.add_vlan(port, name, self.vlan)
+                interfaces.add_address(f"{network.nodes[agent].interfaces[port].ip}/32", name)
+                interfaces.set_up(name)
+                for station in network.of_duty(model.STATION):
+                    if network.nodes[station].agent == agent:
+                        interfaces.add_route(Route(f"{network.nodes[station].address}/32",
+                                                   device=name))
 
     def _run_steps(self, name: str, steps: Sequence[str]) -> None:
         """Run commands on a node that print nothing unless they fail.

@@ -24,9 +24,10 @@ _CREATE = 0x600  # and it must not exist yet
 _NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE, _NEW_RULE = 16, 20, 24, 32
 _UP = 1
 # IFLA_...
-_NAME, _MTU, _MASTER, _INFO, _PROCESS, _GSO_SEGMENTS = 3, 4, 10, 18, 19, 40
+_NAME, _MTU, _LINK_BELOW, _MASTER, _INFO, _PROCESS, _GSO_SEGMENTS = 3, 4, 5, 10, 18, 19, 40
 _INFO_KIND, _INFO_DATA = 1, 2
 _VETH_PEER = 1
+_VLAN_ID = 1
 _FORWARD_DELAY, _SNOOPING = 1, 23
 # IFA_..., RTA_..., FRA_...
 _LOCAL, _BROADCAST, _ADDRESS = 2, 4, 1
@@ -98,6 +99,14 @@ class Interfaces:
         """Create an interface (ifb) to which frames are redirected, and set it up."""
         self._add_interface(name, _link_info("ifb"))
         self._set_up(name)
+
+    def add_vlan(self, port: str, name: str, vlan: int) -> None:
+        """Create an interface for the frames of a port that have the tag of a VLAN (802.1Q)."""
+        below = encode_attribute(_LINK_BELOW, struct.pack("=i", socket.if_nametoindex(port)))
+        self._send_request(f"interface {name}", _NEW_LINK, _CREATE, _link_header()
+                           + encode_attribute(_NAME, _encode_text(name)) + below
+                           + _link_info("vlan", encode_attribute(_VLAN_ID,
+                                                                 struct.pack("=H", vlan))))
 
     def add_bridge(self, name: str, ports: Sequence[str]) -> None:
         """Create a bridge with these ports, which is up and forwards at once."""

@@ -170,11 +170,13 @@ def make_dcf_channel(medium: model.Medium, transmitters: Transmitters, channel: 
 
 
 def filter_commands(interface: str, device: str, transmitters: Transmitters, *,
-                    names_receivers: bool) -> list[str]:
+                    names_receivers: bool, vlan_interface: str = "") -> list[str]:
     """Return `tc` commands that redirect all frames of an access point through a channel.
 
     Args:
         interface: The access point's radio.
+        vlan_interface: The interface of a VLAN's stations on this radio, whose frames are
+            redirected in place of the radio's own; "" for none.
         device: The channel's device.
         transmitters: All transmitters.
         names_receivers: Whether each frame is marked with the number of its receiver.
@@ -185,8 +187,9 @@ def filter_commands(interface: str, device: str, transmitters: Transmitters, *,
         return (f"action skbedit priority 1:{number:x}{marked} pipe "
                 f"action mirred egress redirect dev {device}")
 
-    up = f"filter add dev {interface} ingress protocol all"
     number = transmitters.access_points[interface]
+    interface = vlan_interface or interface
+    up = f"filter add dev {interface} ingress protocol all"
     down = f"filter add dev {interface} egress protocol all"
     to_stations = transmitters.stations.items() if names_receivers else ()
     return [
@@ -291,12 +294,16 @@ class Channel:
         """Return a seed for this channel, as channels of one run need different random numbers."""
         return (seed << 8) + self._number
 
-    def attach_radios(self, radios: Sequence[str]) -> None:
-        """Redirect all frames that pass these access points' radios through the channel."""
+    def attach_radios(self, radios: Sequence[str], vlan_interface: str = "") -> None:
+        """Redirect all frames that pass these access points' radios through the channel.
+
+        With `vlan_interface`, the frames of a VLAN's stations on one radio are redirected.
+        """
         self._run_command(["tc", "-batch", "-"], [line for interface in radios
                                                   for line in filter_commands(
                                                       interface, self.device, self._transmitters,
-                                                      names_receivers=self._names_receivers)])
+                                                      names_receivers=self._names_receivers,
+                                                      vlan_interface=vlan_interface)])
 
     def _queue_commands(self, longest: int, loss: float) -> list[str]:
         """Return `tc` commands for a channel on which transmitters take turns.

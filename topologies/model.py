@@ -29,6 +29,8 @@ from topologies.medium_model import DCF, QUEUE, Medium
 
 #: Bit that is set in a visitor's address: 10.1.0.12 becomes 10.2.0.140 in 10.2.0.0/24.
 _VISITORS = 128
+#: Longest name of an interface that has room for a point and the number of a VLAN.
+LONGEST_WITH_VLAN = 10
 
 
 @dataclass(frozen=True)
@@ -314,6 +316,19 @@ class Network(Strict):
                     return end.partition("/")[2], link
         raise LookupError(f"{node} has no link")
 
+    def wire_beyond(self, access_point: str) -> tuple[str, str]:
+        """Return the node and interface at the end of an access point's wire.
+
+        If another access point is there, the end of that one's wire counts.
+
+        Raises:
+            LookupError: The access point has no link.
+        """
+        _, link = self.link_of(access_point)
+        node, _, port = next(end for end in link.ends
+                             if node_of(end) != access_point).partition("/")
+        return self.wire_beyond(node) if self.nodes[node].has_duty(ACCESS_POINT) else (node, port)
+
     def merge_with(self, other: Network) -> Network | None:
         """Return two networks joined to one that a single testbed (emulated network) can serve.
 
@@ -438,6 +453,11 @@ class Scenario(Strict):
         nodes = self.network.nodes
         return next(name for name in self.network.of_duty(ACCESS_POINT)
                     if nodes[name].agent == nodes[station].agent)
+
+
+def vlan_port(port: str, vlan: int) -> str:
+    """Return the name of a port's interface for a VLAN, as Linux and hostapd name it."""
+    return f"{port[:LONGEST_WITH_VLAN]}.{vlan}"
 
 
 def node_of(end: str) -> str:

@@ -153,8 +153,17 @@ def check_passphrases(text: str) -> None:
     if not significant_lines(text):
         raise ConfigError(0, "needs a passphrase")
     for number, line in significant_lines(text):
-        if not re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2} \S{8,63}", line):
+        if not re.fullmatch(r"(vlanid=\d+ )?([0-9a-f]{2}:){5}[0-9a-f]{2} \S{8,63}", line):
             raise ConfigError(number, "not MAC-ADDRESS PASSPHRASE")
+
+
+def check_vlans(text: str) -> None:
+    """Check hostapd.vlan: a VLAN and its interface on each line, at least one."""
+    if not significant_lines(text):
+        raise ConfigError(0, "needs a VLAN")
+    for number, line in significant_lines(text):
+        if not re.fullmatch(r"[1-9]\d{0,3} \S{1,15}", line):
+            raise ConfigError(number, "not VLAN INTERFACE")
 
 
 def split_networks(lines: list[tuple[int, str]]) -> list[list[tuple[int, str]]]:
@@ -492,6 +501,7 @@ def check_unknown(_text: str) -> None:
 CHECKS: dict[str, Callable[[str], None]] = {
     "hostapd.conf": check_hostapd,
     "hostapd.psk": check_passphrases,
+    "hostapd.vlan": check_vlans,
     "wpa_supplicant.conf": check_wpa_supplicant,
     "macsec.conf": check_macsec,
     "strongswan.conf": check_strongswan,

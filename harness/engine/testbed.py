@@ -359,6 +359,11 @@ class TestbedClient:
         return (queueing_disciplines.ENCRYPTS if wire.is_encrypted
                 else queueing_disciplines.AUTHENTICATES)
 
+    def _applied_vlan(self, run_secrets: Secrets) -> int:
+        """Return the VLAN into which access points put stations, 0 for none."""
+        is_used = run_secrets["gateway"]["vlans"] == "used"
+        return self._applied_policy.station_vlan if self._applied_policy and is_used else 0
+
     def _job_document(self, mount: str, run_secrets: Secrets) -> dict[str, Any]:
         """Return the job description that the worker reads: network, medium, tasks and secrets."""
         plan, spec = self._plan, self.spec
@@ -399,6 +404,7 @@ class TestbedClient:
             "more_group_bytes": (link.group_expansion_bytes - link.frame_expansion_bytes
                                  if link else 0),
             "macsec": self._macsec_effect,
+            "vlan": self._applied_vlan(run_secrets),
             "secrets": run_secrets, "withhold": list(fault.withhold) if fault else [],
             "fault": plan.settings.fault or ""}
 

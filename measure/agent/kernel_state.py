@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import re
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,12 +224,41 @@ _RADIOS = Path("/sys/kernel/debug/ieee80211")
 
 def station_flags(testbed: Testbed, node: str, interface: str) -> dict[str, dict[str, str]]:
     """Return the flags of each station that an access point's kernel knows, by MAC address."""
-    return read_station_flags(testbed.node(node).pid, interface)
+    return _read_stations(read_station_flags, testbed, node, interface)
 
 
 def station_rates(testbed: Testbed, node: str, interface: str) -> dict[str, dict[str, str]]:
     """Return the rates to and from each station in an access point's kernel, by MAC address."""
-    return read_station_rates(testbed.node(node).pid, interface)
+    return _read_stations(read_station_rates, testbed, node, interface)
+
+
+def _read_stations(read: Callable[[int, str], dict[str, dict[str, str]]], testbed: Testbed,
+                   node: str, interface: str) -> dict[str, dict[str, str]]:
+    """Return what the kernel lists at a radio's interface, and at that of the stations' VLAN."""
+    pid = testbed.node(node).pid
+    return {name: values for port in dict.fromkeys((interface, testbed.vlan_interface(interface)))
+            for name, values in read(pid, port).items()}
+
+
+def read_vlan_state(testbed: Testbed, node: str, radio: str, mac: str) -> dict[str, Any]:
+    """Return where an access point's kernel has a station whose frames belong to a VLAN.
+
+    Returns:
+        interface: The interface that lists the station, "" for none.
+        bridge: The bridge of this interface, "" for none.
+        ports: The bridge's other ports, each with the VLAN of its tags (0 for none) and the
+            interface below.
+    """
+    pid = testbed.node(node).pid
+    listed = next((port for port in (testbed.vlan_interface(radio), radio)
+                   if mac in read_station_flags(pid, port)), "")
+    links = json.loads(testbed.run_command(node, ["ip", "-d", "-j", "link", "show"]))
+    bridge = next((link.get("master", "") for link in links if link["ifname"] == listed), "")
+    return {"interface": listed, "bridge": bridge, "ports": {
+        link["ifname"]: {"vlan": link.get("linkinfo", {}).get("info_data", {}).get("id", 0),
+                         "below": link.get("link", "")}
+        for link in links if bridge and link.get("master") == bridge
+        and link["ifname"] != listed}}
 
 
 def is_authorized(testbed: Testbed, node: str, interface: str, mac: str,

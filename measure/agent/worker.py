@@ -352,6 +352,7 @@ class Worker:
             self.testbed = self._stack.enter_context(Testbed(
                 self.network, medium, self.job.get("cipher_bytes", 0), self.builder,
                 seed=self.job.get("seed", 0), macsec=self.job.get("macsec", ""),
+                vlan=self.job.get("vlan", 0),
                 more_group_bytes=self.job.get("more_group_bytes", 0)))
             self._prepare()
             send_event("ready", environment={**collect_versions(self.job.get("packages", {})),

@@ -33,6 +33,7 @@ from measure.checks import (
     observation,
     packet_counts,
     revocation,
+    vlans,
 )
 from measure.checks.eap_tls_packets import describe_login
 from measure.checks.observation import Check, Observation
@@ -68,10 +69,12 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
         network_services.check_accounting(repetition)] if policy.has_accounting else ()
     authentic = [network_services.check_message_authenticator(
         repetition)] if policy.requires_message_authenticator else ()
+    link = policy.layers.link
+    tagged = vlans.check_vlan(link, repetition) if link and link.vlan else ()
     revoked = revocation.check_revocation(
         policy.revocation_method, repetition) if policy.revocation_method else ()
     return [*layer_checks.verify_layers(policy, repetition), *name, *server, *authentic, *revoked,
-            *accounted, *forwarded, *wires, *tunnel,
+            *accounted, *forwarded, *tagged, *wires, *tunnel,
             *packet_counts.check_packet_counts(repetition),
             *network_services.check_services(policy.uses_eap, repetition),
             *(mobility.check_mobility(policy.layers.ipsec is not None, repetition)

@@ -36,6 +36,7 @@ from typing import Any
 from measure.agent import kernel_state
 from measure.agent.errors import MeasureError
 from measure.agent.workload import HANDOFF_PMKSA, Service, Session, Site
+from measure.attacks import vlan_probes
 from measure.capture import tcpdump
 from measure.capture.tcpdump import (
     AIR_PART,
@@ -283,6 +284,13 @@ class AttachmentSteps:
                 if entry["file"] == file.name:
                     entry["captured"] = is_saved
 
+    def probe_vlans(self) -> None:
+        """Send requests for the mobile node in its VLAN and outside, if it has one."""
+        if not self._testbed.vlan:
+            return
+        node, port = self.scenario.network.wire_beyond(self.scenario.access_point)
+        vlan_probes.send_vlan_probes(self._testbed, node, port, self.station.address)
+
     def record_tunnel_state(self, moment: str) -> None:
         """Record the IPsec SAs or WireGuard sessions of mobile node and home agent."""
         if states := self.access.tunnel_states(self.scenario):
@@ -298,6 +306,10 @@ class AttachmentSteps:
                    "sas": self._pair_sas(name, self._nodes[name].agent or "")
                    if self.access.has_ipsec else {}}
             for name in self.scenario.companions}
+        if self._testbed.vlan:
+            of_nodes["vlans"] = {name: kernel_state.read_vlan_state(
+                self._testbed, name, self._nodes[name].radio_interface, self.station.mac)
+                for name in [self.scenario.access_point]}
         self._session.raw["companion_keys"] = [
             key for name in self.scenario.companions
             for key in kernel_state.link_keys(self.access.get_station(name).mac)]

@@ -26,7 +26,7 @@ from measure.capture.pcap import CapturedFrame
 RADIUS_PORT = 1812
 #: TCP port of RADIUS inside TLS, and the fixed shared secret there (RFC 6614).
 RADSEC_PORT, RADSEC_SECRET = 2083, b"radsec"
-_REQUEST, ACCESS_ACCEPT = 1, 2
+ACCESS_REQUEST, ACCESS_ACCEPT = 1, 2
 _RADIUS_BYTES, _BLOCK = 20, 16
 _VENDOR_SPECIFIC, _MICROSOFT, _SEND_KEY, _RECEIVE_KEY = 26, 311, 16, 17
 _CALLING_STATION_ID = 31
@@ -34,6 +34,9 @@ _CALLING_STATION_ID = 31
 ACCOUNTING_PORT = 1813
 _ACCOUNTING_REQUEST, _ACCOUNTING_RESPONSE, _STATUS_TYPE, _START = 4, 5, 40, 1
 _USER_NAME, _MESSAGE_AUTHENTICATOR, _MAC_BYTES = 1, 80, 16
+#: Attributes of a tunnel, the tunnel type VLAN, the medium 802, and the last tag of a tunnel.
+_TUNNEL_TYPE, _TUNNEL_MEDIUM, _TUNNEL_GROUP = 64, 65, 81
+_VLAN_TUNNEL, _IEEE_802, _LAST_TUNNEL_TAG = 13, 6, 0x1F
 #: EAPOL type of key frames, the RC4 descriptor, and the layout of such a frame.
 _KEY, _RC4 = 3, 1
 _KEY_FRAME = struct.Struct("!BBHBH8x16sB16s")
@@ -62,7 +65,7 @@ def session_keys(messages: Iterable[bytes], secret: bytes) -> list[SessionKey]:
     for message in messages:
         if len(message) < _RADIUS_BYTES:
             continue
-        if message[0] == _REQUEST:
+        if message[0] == ACCESS_REQUEST:
             requests[message[1]] = message[4:_RADIUS_BYTES]
             stations[message[1]] = _calling_station(message[_RADIUS_BYTES:])
         elif message[0] == ACCESS_ACCEPT and message[1] in requests:
@@ -108,13 +111,25 @@ def build_access_request(number: int, name: bytes, authenticator: bytes,
     if secret:
         attributes += bytes((_MESSAGE_AUTHENTICATOR, 2 + _MAC_BYTES)) + bytes(_MAC_BYTES)
     size = _RADIUS_BYTES + len(attributes)
-    message = bytes((_REQUEST, number)) + size.to_bytes(2, "big") + authenticator + attributes
+    message = bytes((ACCESS_REQUEST, number)) + size.to_bytes(2, "big") + authenticator + attributes
     return message[:-_MAC_BYTES] + hmac.digest(secret, message, "md5") if secret else message
 
 
 def read_user_name(message: bytes) -> bytes:
     """Return the user's name in a RADIUS message, b"" without one."""
     return dict(parse_attributes(message[_RADIUS_BYTES:])).get(_USER_NAME, b"")
+
+
+def read_tunnel_vlan(message: bytes) -> int | None:
+    """Return the VLAN that an Access-Accept names (RFC 3580, 3.31), None for none."""
+    attributes = dict(parse_attributes(message[_RADIUS_BYTES:]))
+    # The first byte of each is the tag of the tunnel (RFC 2868, 3.1); a text may have none.
+    kind, medium = (int.from_bytes(attributes.get(name, b"")[1:], "big")
+                    for name in (_TUNNEL_TYPE, _TUNNEL_MEDIUM))
+    group = attributes.get(_TUNNEL_GROUP, b"").lstrip(bytes(range(_LAST_TUNNEL_TAG + 1)))
+    if (kind, medium) != (_VLAN_TUNNEL, _IEEE_802) or not group.isdigit():
+        return None
+    return int(group)
 
 
 def is_authentic(message: bytes, secret: bytes, authenticator: bytes) -> bool:

@@ -258,6 +258,7 @@ class Hostapd(DaemonService):
         super().wait_ready()
         for name in self.daemons:
             self._connect(name)
+            self.site.testbed.attach_vlan(name)
 
     def stop(self) -> None:
         """Close the control sockets and end all access points."""
@@ -277,6 +278,7 @@ class Hostapd(DaemonService):
         self.daemons[node] = self.launch_on(node)
         self.daemons[node].wait_ready()
         self._connect(node)
+        self.site.testbed.attach_vlan(node)
 
     def _connect(self, node: str) -> None:
         interface = self.site.network.nodes[node].radio_interface

@@ -238,7 +238,8 @@ class MobileIpAgents(DaemonService):
         own = next(port for port, i in node.interfaces.items()
                    if i.address and i.address.startswith(f"{node.address}/"))
         return _write_json(self.site, name, {
-            "interface": own, "address": node.address, "care_of": node.outer_address,
+            "interface": self.site.testbed.find_station_port(name, own),
+            "address": node.address, "care_of": node.outer_address,
             "wired_interface": node.interface_of(node.outer_address),
             "home": [{"address": nodes[station].address, "spi": shared.spi,
                       "key_hex": shared.key_hex}

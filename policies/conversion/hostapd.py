@@ -45,6 +45,8 @@ _PASSED = frozenset((
     "ft_r0_key_lifetime", "r1_max_key_lifetime", "ft_psk_generate_local"))
 #: Value of hostapd's option wpa for WPA and WPA2 (RSN) in one network.
 _WPA_AND_RSN = 3
+#: VLAN of a policy whose source does not say the number, which is the RADIUS server's.
+_ANY_VLAN = 20
 #: Values that qop writes itself, or that are hostapd's own default.
 _USUAL = {"auth_algs": "1", "eapol_version": "2", "eap_reauth_period": "0", "wpa_group_rekey": "0",
           "wep_rekey_period": "0", "ap_isolate": "1", "ft_over_ds": "0", "eap_server": "0",
@@ -82,6 +84,7 @@ def bss_filler(options: Options, whose: str) -> Callable[[PolicyDraft], None]:
         _set_protection(draft, options, whose)
         for option in options.options:
             _place_option(draft, option)
+        _set_vlan(draft, options)
 
     return fill_policy
 
@@ -175,6 +178,22 @@ def _set_roaming(draft: PolicyDraft, options: Options) -> None:
         draft.set_field("link.roaming", "okc", cache.setting)
 
 
+def _set_vlan(draft: PolicyDraft, options: Options) -> None:
+    """Set the VLAN of stations if the access point takes one from RADIUS or with a passphrase."""
+    option = options.find_option("dynamic_vlan")
+    if option is None:
+        return
+    is_used = draft.find_value("link.keys") == "eap" or draft.find_value("link.passphrases")
+    if strip_quotes(option.value) == "0":
+        draft.take_over(option.setting)
+    elif is_used and not options.is_set(draft, "wep_key_len_unicast"):
+        draft.set_field("link.vlan", _ANY_VLAN, option.setting)
+        draft.note_loss(option.setting, "the file does not say the number of the VLAN: "
+                        f"{_ANY_VLAN} stands for it")
+    else:
+        draft.leave_out(option.setting, find_reason("hostapd", option.name))
+
+
 def _set_wep(draft: PolicyDraft, options: Options, *, has_eap: bool) -> None:
     """Set a link layer with WEP, or an open one."""
     keys = [option for option in options.options if option.name in WEP_KEYS]
@@ -189,6 +208,8 @@ def _set_wep(draft: PolicyDraft, options: Options, *, has_eap: bool) -> None:
 def _place_option(draft: PolicyDraft, option: Option) -> None:
     """Pass an option of hostapd to the daemon if no field exists for it, or leave it out."""
     value = strip_quotes(option.value)
+    if option.name == "dynamic_vlan":
+        return  # Its meaning depends on options behind it: see _set_vlan.
     if option.name == "auth_server_type" and value.upper() == "TLS" \
             and "dot1x.eap" in draft.fields:
         draft.set_field("dot1x.transport", "radsec", option.setting)

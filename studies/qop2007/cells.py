@@ -16,13 +16,14 @@ from measure.agent.time_limits import TimeLimits
 from measure.agent.workload import HANDOFF_FULL, HANDOFF_PMKSA
 from policies import AaaLayer, Policy, policy_ids
 from policies.eap_methods import USIM_METHODS
+from policies.layers import MOBILE_IP
 from policies.loader import PAPER_IDS
 from studies import policy_factors
 from studies.qop2007.settings import STREAM_CAPTURES, Settings, parse_devices
 from studies.study import Cell, ExpectedCost, Factor, Level, StudyError
 from studies.study import TestbedSpec as Spec
 from topologies.loader import scenario_ids, to_json
-from topologies.model import Medium, Scenario
+from topologies.model import ACCESS_POINT, LONGEST_WITH_VLAN, Medium, Scenario
 
 # --- Factors: policies and scenarios, the paper's own and the user's ---
 
@@ -57,7 +58,7 @@ FACTORS = (
     Factor("policy", "Policy",
            policy_factors.PolicyReader(PAPER_IDS, beside=[BASELINE], has_mlkem=True,
                                        has_macsec=True, has_sessions=True,
-                                       has_server_tests=True, runs=["aaa"],
+                                       has_server_tests=True, has_vlans=True, runs=["aaa"],
                                        refusal=_find_refusal),
            plural="policies", option="--policies", file_option="--policy",
            help="Measure these policies, separated by commas; './qop studies qop2007' lists them "
@@ -220,6 +221,31 @@ def check_wires(policy: Policy, scenario: Scenario) -> None:
                 f"policy {policy.id} in scenario {scenario.id}: wire: MACsec is between an access "
                 f"point and its agent, or another access point, and {name} has no such wire; leave "
                 "out wire, or choose another scenario")
+
+
+def check_vlan(policy: Policy, scenario: Scenario) -> None:
+    """Refuse a VLAN where wires, agents or DHCP of the scenario cannot carry it.
+
+    Raises:
+        StudyError: the policy has a VLAN, and the scenario cannot have one.
+    """
+    if not policy.station_vlan:
+        return
+    network, used = scenario.network, dict.fromkeys((scenario.home, scenario.access_point))
+    names = [name for access_point in used for name in network.nodes[access_point].interfaces]
+    ends = [network.wire_beyond(name)[0] for name in network.of_duty(ACCESS_POINT)]
+    why = (f"{scenario.mobile_node} gets its address by DHCP, whose server has no VLANs here"
+           if scenario.uses_dhcp else
+           f"{scenario.mobile_node} moves on without leaving first" if roaming_mode(
+               policy, scenario) else
+           "two access points lead to one agent" if len(set(ends)) < len(ends) else
+           "the tunnel goes by an address in a subnet without VLANs"
+           if scenario.foreign_agent and policy.layers.mobility != MOBILE_IP else
+           f"the interface {max(names, key=len)} has more than {LONGEST_WITH_VLAN} characters"
+           if max(map(len, names)) > LONGEST_WITH_VLAN else "")
+    if why:
+        raise StudyError(f"policy {policy.id} in scenario {scenario.id}: link.vlan: {why}; leave "
+                         "out vlan, or choose another scenario")
 
 
 def check_radius_server(policy: Policy, scenario: Scenario) -> None:

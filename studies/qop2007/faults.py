@@ -54,6 +54,9 @@ _REALM, _PROXY = "examples/wpa2-eap-realm.yml", "examples/scenarios/radius-proxy
 _LISTED, _ASKED = "examples/wpa2-eap-tls-crl.yml", "examples/wpa2-eap-tls-ocsp.yml"
 _ACCOUNTED = "examples/wpa2-eap-accounting.yml"
 _DEVICES = "examples/wpa2-psk-by-device.yml"
+_VLAN, _VLAN_PSK = "examples/wpa2-eap-vlan.yml", "examples/wpa2-psk-vlan.yml"
+_TAGGED, _BRIDGED = "VLAN tag on the wire", "station is in its VLAN's bridge"
+_APART = "other VLANs do not reach the station"
 _OWE_TRANSITION = "examples/owe-transition.yml"
 _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
 #: Scenario whose first RADIUS server is down.
@@ -327,6 +330,16 @@ TODAYS: Mapping[str, Fault] = {
     "one-passphrase": Fault(
         "all devices have one passphrase", policy=change_layer("link", passphrases=None),
         on=control_cell(_DEVICES), fails=["passphrase is the device's own", _LENGTHS, _OPENED]),
+    "other-vlan": Fault(
+        "the RADIUS server puts the station into another VLAN",
+        policy=change_layer("link", vlan=30), on=control_cell(_VLAN),
+        fails=["VLAN from the RADIUS server", _TAGGED, _BRIDGED, _APART]),
+    "vlan-ignored": Fault(
+        "the access point ignores the VLAN that the RADIUS server says",
+        {"gateway.vlans": "ignored"}, on=control_cell(_VLAN), fails=[_TAGGED, _BRIDGED, _APART]),
+    "no-passphrase-vlan": Fault(
+        "no VLAN belongs to the device's passphrase", policy=change_layer("link", vlan=None),
+        on=control_cell(_VLAN_PSK), fails=[_TAGGED, _BRIDGED, _APART]),
     "newer-station": Fault(
         "the older station of a mixed network protects its management frames",
         policy=change_layer("link", station_pmf=1), on=control_cell(_MIXED_PSK),

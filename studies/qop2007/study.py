@@ -128,6 +128,7 @@ class Qop2007(Study):
             cells.check_move(cell.value("policy"), cell.value("scenario"))
             cells.check_sessions(cell.value("policy"), cell.value("scenario"))
             cells.check_wires(cell.value("policy"), cell.value("scenario"))
+            cells.check_vlan(cell.value("policy"), cell.value("scenario"))
             cells.check_radius_server(cell.value("policy"), cell.value("scenario"))
             cells.check_server_name(cell.value("policy"), cell.value("scenario"))
             cells.check_lease(cell.value("policy"), cell.value("scenario"))

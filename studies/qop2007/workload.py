@@ -199,6 +199,7 @@ class Workload:
                 arrival.attach_at(scenario.home)
                 if scenario.roams_to:
                     self._move_node(arrival, scenario.roams_to, session, task["move_stream_ms"])
+                arrival.probe_vlans()
             with fault_injection.capturing_streams(self._site.fault, captures, self._traffic_points(
                     scenario, streams), self._capture_detail):
                 session.report_shareable()
@@ -267,6 +268,7 @@ class Workload:
                 arrival.attach_at(scenario.home)
                 if scenario.roams_to:
                     self._move_node(arrival, scenario.roams_to, session, 0)
+                arrival.probe_vlans()
                 arrival.record_tunnel_state("after_traffic")
                 arrival.record_path_state()
         finally:
@@ -394,7 +396,8 @@ class Workload:
         encrypted = any(state["mode"] == "transport"
                         for state in self._access.ipsec_states(scenario).get(scenario.peer, ()))
         tunnel = self._access.tunnel_device(scenario.peer)
-        return CapturePoint("peer", scenario.peer, tunnel or peer.interface_of(peer.address),
+        port = self._site.testbed.find_station_port(scenario.peer, peer.interface_of(peer.address))
+        return CapturePoint("peer", scenario.peer, tunnel or port,
                             "esp" if encrypted else f"udp dst port {iperf.PORT}")
 
     def _connect(self, task: Mapping[str, Any]) -> Mapping[str, Any]:

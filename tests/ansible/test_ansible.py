@@ -68,6 +68,8 @@ OWN: dict[str, dict[str, Any]] = {
     "mixed-sae": example("wpa2-wpa3-sae"),
     "owe-transition": example("owe-transition"),
     "by-device": example("wpa2-psk-by-device"),
+    "vlan": example("wpa2-eap-vlan"),
+    "vlan-psk": example("wpa2-psk-vlan"),
     "over-ds": example("wpa3-sae-ft-over-ds"),
     "tkip-group": example("wpa2-tkip-group"),
     "accounted": example("wpa2-eap-accounting"),
@@ -114,6 +116,7 @@ SPOILT: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "unknown-peer": ("P3", lambda secrets: secrets["gateway"].update(peers="unknown")),
     "wrong-password": ("P5", lambda secrets: secrets["station"].update(eap_password=WRONG)),
     "nameless-proxy": ("wired", lambda secrets: secrets["gateway"].update(proxies="unknown")),
+    "vlan-ignored": ("vlan", lambda secrets: secrets["gateway"].update(vlans="ignored")),
     "unasked": ("asked", lambda secrets: secrets["gateway"].update(revocation="unchecked")),
     "wrong-wep-key": ("P2", lambda secrets: secrets["station"].update(wep_key=WRONG)),
 }
@@ -127,11 +130,12 @@ GONE = {
 }
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
 SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device", "over-ds",
+                               "vlan-psk",
                                "tkip-group", "owe-transition", "tkip", "wep-40"],
                               ("station", "access_point")),
               **dict.fromkeys(["ikev2-transport", "aka", "temporary", "nested", "ike-lists",
                                "listed", "asked"], ("station", "home_agent")),
-              "unasked": ("home_agent",),
+              "unasked": ("home_agent",), "vlan-ignored": ("access_point", "home_agent"),
                "many-nodes": ("home_agent",), "long-names": ("access_point",),
                "nameless-proxy": ("access_point", "home_agent")}
 #: Jobs with a store of their own, and what is made there.
@@ -786,6 +790,26 @@ def test_each_device_has_a_passphrase_of_its_own(rendered: Rendered) -> None:
     own = device_passphrase(NETWORK_SECRETS["passphrase"], "02:00:00:00:a2:00")
     assert line == f"02:00:00:00:a2:00 {own}"
     assert station["psk"] == f'"{own}"'
+
+
+def test_stations_get_a_vlan_by_radius_or_by_their_passphrase(rendered: Rendered) -> None:
+    """The server names it, hostapd bridges it with the wire, and a control leaves it to nobody."""
+    for name in ("vlan", "vlan-psk"):
+        ap = settings(rendered.path(name, "ap-a/hostapd.conf"))
+        assert (ap["dynamic_vlan"], ap["vlan_tagged_interface"], ap["vlan_bridge"]) == (
+            "2", "eth-a", "br0.")
+        assert rendered.path(name, "ap-a/hostapd.vlan").read_text().splitlines()[-1] == \
+            "20 wlan1.20"
+    server = rendered.path("vlan", "ha-a/freeradius/radiusd.conf").read_text()
+    assert 'Tunnel-Private-Group-Id := "20"' in server
+    assert rendered.path("vlan-psk", "ap-a/hostapd.psk").read_text().splitlines()[-1].startswith(
+        "vlanid=20 02:00:00:00:a2:00 ")
+    ignored = settings(rendered.path("vlan-ignored", "ap-a/hostapd.conf"))
+    assert "dynamic_vlan" not in ignored
+    assert not rendered.path("vlan-ignored", "ap-a/hostapd.vlan").exists()
+    said = rendered.path("vlan-ignored", "ha-a/freeradius/radiusd.conf").read_text()
+    assert "Tunnel-Private-Group-Id" in said
+    assert "Tunnel-" not in rendered.path("accounted", "ha-a/freeradius/radiusd.conf").read_text()
 
 
 def test_access_points_pass_fast_transition_on_where_the_policy_says(rendered: Rendered) -> None:

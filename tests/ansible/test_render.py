@@ -322,7 +322,7 @@ def test_without_a_control_nothing_is_spoilt() -> None:
         made = secrets.make_secrets(fault)
         assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
         assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known",
-                                   "revocation": "checked", **made["wires"]}
+                                   "revocation": "checked", "vlans": "used", **made["wires"]}
         assert len(set(made["mobile_ip"].values())) == 1
 
 

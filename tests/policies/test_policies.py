@@ -430,6 +430,15 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {"revocation": "ocsp"}},
          "aaa": {"identity": "temporary"}},
         "x.yml:10: revocation is checked by the home network's FreeRADIUS, and aaa has others"),
+    "a VLAN is named by RADIUS by UDP": (
+        {"link": link(keys="eap", vlan=20), "dot1x": {"eap": "TLS", "transport": "radsec"}},
+        "x.yml:7: vlan is proven by RADIUS by UDP, and transport is radsec; leave out one of"),
+    "a VLAN's tags and MACsec": (
+        {"link": link(passphrases="by-device", vlan=20), "wire": {"macsec": "GCM-AES-128"}},
+        "x.yml:8: vlan puts tags on wires, and wire has MACsec there; leave out one of them"),
+    "hostapd as the server gives no VLAN": (
+        {"link": link(keys="eap", vlan=20), "dot1x": {"eap": "AKA"}, "aaa": {"server": "hostapd"}},
+        "x.yml:7: hostapd as the server gives no VLAN here; leave out vlan, or write server"),
     "accounting goes by UDP": (
         {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "transport": "radsec", "accounting": 1}},
         "x.yml:10: accounting goes by UDP here, and transport is radsec; leave out one of them"),
@@ -571,6 +580,14 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     "passphrases by device with fast transition": (
         {"link": link(passphrases="by-device", roaming="ft")},
         "x.yml:7: passphrases by device are of keys: psk with CCMP or GCMP, without roaming and",
+    ),
+    "a VLAN with one passphrase for all": (
+        {"link": link(vlan=20)},
+        "x.yml:7: vlan comes from a RADIUS server (keys: eap, without WEP) or from a device's",
+    ),
+    "a VLAN that does not exist": (
+        {"link": link(keys="eap", vlan=4095), "dot1x": {"eap": "TLS"}},
+        "x.yml:7: layers.link.vlan: 4095 is too large; write 1 to 4094",
     ),
     "passphrases by device with SHA-256": (
         {"link": link(passphrases="by-device", akm="sha256")},
@@ -812,7 +829,7 @@ NO_EFFECT: list[tuple[dict[str, Any], str, str, Any, str]] = [
     (EAP, "hostapd", "radius_acct_interim_interval", 60,
      "hostapd's option radius_acct_interim_interval has no effect without dot1x.accounting 1"),
     (EAP, "hostapd", "auth_server_type", "TLS", "it follows from layers.dot1x.transport; write ra"),
-    (EAP, "hostapd", "dynamic_vlan", 2, "gives no VLAN ID in its Access-Accept"),
+    (EAP, "hostapd", "dynamic_vlan", 2, "it follows from layers.link.vlan; write the number"),
     (EAP, "hostapd", "okc", 1, "it follows from layers.link.roaming; write roaming okc"),
     (EAP, "wpa_supplicant", "proactive_key_caching", 1, "layers.link.roaming; write roaming okc"),
     (EAP, "wpa_supplicant", "anonymous_identity", "x", "layers.dot1x.identity; write anonymous"),

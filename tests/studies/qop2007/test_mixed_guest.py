@@ -20,6 +20,8 @@ POLICIES = {"wpa2-wpa3-sae": "SAE exchange",
             "wpa2-wpa3-eap": "EAP method PEAP", "wpa2-tkip-group": "group cipher negotiated",
             "owe-transition": "OWE transition",
             "wpa2-psk-by-device": "passphrase is the device's own",
+            "wpa2-eap-vlan": "VLAN from the RADIUS server",
+            "wpa2-psk-vlan": "VLAN tag on the wire",
             "wpa2-eap-accounting": "session is accounted",
             "wpa2-eap-message-authenticator": "server requires Message-Authenticator"}
 
