@@ -487,9 +487,11 @@ def load_scenario_medium(scenario: Scenario, name: str, policy: Policy) -> Mediu
     Raises:
         StudyError: the scenario's positions have no effect on this medium. Or the medium needs
             positions that nodes lack. Or a station does not reach its access point. Or the scenario
-            has more channels than the medium.
+            has more channels than the medium. Or the policy is not allowed in the medium's band.
     """
-    medium = fit_medium(read_medium(name), policy)
+    chosen = read_medium(name)
+    _check_band(policy, chosen)
+    medium = fit_medium(chosen, policy)
     _check_places(scenario, medium)
     if medium is not None:
         _check_channels(scenario.network, medium)
@@ -499,6 +501,25 @@ def load_scenario_medium(scenario: Scenario, name: str, policy: Policy) -> Mediu
             raise StudyError(f"scenario {scenario.id}: {station} does not reach {cell}: {why}; "
                              "give it a position nearby, or take another medium")
     return medium
+
+
+def _check_band(policy: Policy, medium: Medium | None) -> None:
+    """Refuse policies that the 6 GHz band excludes (IEEE 802.11ax-2021, 12.12.2).
+
+    Raises:
+        StudyError: the medium is in 6 GHz, and the policy has neither WPA3 nor OWE with protected
+            management frames.
+    """
+    if medium is None or medium.phy is None or not medium.phy.is_in_6_ghz:
+        return
+    link = policy.layers.link
+    why = ("is open" if link is None else "has pmf below 2" if link.pmf != 2
+           else f"has keys: {link.keys}" if link.keys in ("static", "psk")
+           else "has SAE without sae: h2e" if link.keys == "sae" and link.sae != "h2e" else "")
+    if why:
+        raise StudyError(f"policy {policy.id}: medium {medium.name} is in 6 GHz, and the policy "
+                         f"{why}; write pmf: 2 with keys: eap, owe, or sae with sae: h2e, or take "
+                         "another medium")
 
 
 def _check_channels(network: Network, medium: Medium) -> None:

@@ -86,6 +86,15 @@ def _configure_radio(**options: str) -> Change:
         hostapd=options, wpa_supplicant={}))
 
 
+#: Channel 36 with 80 MHz in 5 GHz, as the medium 802.11ax has it.
+_use_5_ghz = change_layer("link", options=DaemonOptions.model_construct(
+    hostapd={"channel": "36", "op_class": "128", "ieee80211n": "1", "ieee80211ac": "1",
+             "ht_capab": "[SHORT-GI-20][HT40+][SHORT-GI-40]",
+             "vht_capab": "[SHORT-GI-80][MAX-A-MPDU-LEN-EXP7]", "vht_oper_chwidth": "1",
+             "vht_oper_centr_freq_seg0_idx": "42", "he_oper_centr_freq_seg0_idx": "42"},
+    wpa_supplicant={"scan_freq": "5180"}))
+
+
 # --- Controls for what today's policies add: everything flows ---
 
 TODAYS: Mapping[str, Fault] = {
@@ -359,6 +368,10 @@ TODAYS: Mapping[str, Fault] = {
         "the access point offers no 802.11ax, and 802.11ac in its place",
         policy=_configure_radio(ieee80211ax="0"), on=control_cell("M2"),
         sets={"medium": "802.11ax"}, fails=["association uses HE", _LIMITS]),
+    "lower-band": Fault(
+        "access point and station use 5 GHz in place of 6 GHz", policy=_use_5_ghz,
+        on=control_cell("M3"), sets={"medium": "802.11ax-6ghz"},
+        fails=["association uses HE", _LIMITS, "frames are in the 6 GHz band"]),
     "narrow-channel": Fault(
         "the access point offers 802.11ac in 40 MHz",
         policy=_configure_radio(vht_oper_chwidth="0", vht_oper_centr_freq_seg0_idx="0"),

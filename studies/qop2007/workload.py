@@ -308,7 +308,10 @@ class Workload:
 
     @property
     def _capture_detail(self) -> CaptureDetail:
-        return tcpdump.HEADERS if self._site.testbed.medium else tcpdump.HEADERS_UNLIMITED
+        medium = self._site.testbed.medium
+        if medium is None:
+            return tcpdump.HEADERS_UNLIMITED
+        return tcpdump.HEADERS_AND_BEACONS if medium.phy else tcpdump.HEADERS
 
     def _send_streams(self, arrival: AttachmentSteps, streams: Streams, session: Session) -> None:
         """Send the TCP and the UDP stream.
