@@ -155,6 +155,8 @@ class MeasuredStation:
         self.ike_sas: list[dict[str, Any]] = []
         #: The access point that the node is joining.
         self._access_point: Node | None = None
+        #: How often the supplicant's network was changed.
+        self._configurations = 0
 
     def leave(self, *, keeps_tunnel: bool = False) -> None:
         """Disconnect, delete scan results, the tunnel's SAs and a leased address.
@@ -181,6 +183,11 @@ class MeasuredStation:
     def disconnect(self) -> None:
         """Disconnect and delete scan results, without notifying IKE or Mobile IP."""
         disconnect_station(self.supplicant)
+
+    def forget_session(self) -> None:
+        """Make the supplicant forget its TLS session, as after a change of its network."""
+        self._configurations += 1
+        self.supplicant.send_command(f'SET_NETWORK 0 id_str "{self._configurations}"')
 
     def keep_neighbours(self) -> None:
         """Make the kernel keep its ARP entries while the link is down, as iwd does.

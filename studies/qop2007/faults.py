@@ -38,7 +38,7 @@ _LIMITS = "channel access and aggregates are as the air charges"
 
 #: Policies with resumed sessions, a hidden network, a SIM card, post-quantum certificates, and all
 #: settings of WireGuard.
-_RESUMED = "examples/wpa2-eap-tls-resumed.yml"
+_RESUMED, _RESUMED_13 = "examples/wpa2-eap-tls-resumed.yml", "examples/wpa3-eap-tls-resumed.yml"
 _HIDDEN = "examples/wpa2-psk-hidden.yml"
 _CARD = "examples/wpa3-eap-aka-prime.yml"
 _POST_QUANTUM = "examples/wpa3-eap-tls-ml-dsa-65.yml"
@@ -189,6 +189,10 @@ TODAYS: Mapping[str, Fault] = {
         "no session is kept, and certificates are sent again",
         policy=change_layer("dot1x", tls=TlsSettings()), on=control_cell(_RESUMED),
         fails=["session resumed", _COMPUTED]),
+    "no-newer-sessions": Fault(
+        "no session of TLS 1.3 is kept, and certificates are sent again",
+        policy=change_layer("dot1x", tls=TlsSettings(version="1.3", group="x25519")),
+        on=control_cell(_RESUMED_13), fails=["session resumed", _COMPUTED]),
     "no-tunnel-sessions": Fault(
         "no session is kept, and the password is asked for again",
         policy=change_layer("dot1x", tls=TlsSettings()), on=control_cell("M4-resumed"),
