@@ -26,7 +26,7 @@ from harness.secrets import Secrets
 from measure.agent.errors import find_ansible_cause, hide_secrets, secret_values
 from measure.agent.time_limits import LEAST_IKE_RETRY_S, LEAST_RADIUS_CLEANUP_S, TimeLimits
 from policies import Policy
-from topologies.medium import frequency_mhz
+from topologies.medium import tuned_frequency_mhz
 from topologies.model import (
     DHCP_SERVER,
     GATEWAY,
@@ -121,7 +121,8 @@ def _tune_radio(described: dict[str, Any], node: Node, network: Network,
 
     if "station" in described:
         described["station"]["frequencies_mhz"] = sorted(
-            {frequency_mhz(tuned_channel(channel)) for channel in network.access_point_channels})
+            {tuned_frequency_mhz(medium, channel, network.access_point_channels)
+             for channel in network.access_point_channels})
     if "access_point" not in described:
         return
     assert node.channel is not None
@@ -131,6 +132,7 @@ def _tune_radio(described: dict[str, Any], node: Node, network: Network,
         described["access_point"] |= {
             "hw_mode": "g" if phy.is_in_2_4_ghz else "a",
             "phy": {"format": phy.format, "width_mhz": phy.width_mhz,
+                    **({"operating_class": phy.operating_class} if phy.operating_class else {}),
                     "centre_channel": phy.centre_channel(channel), "aifsn": medium.aifs_number,
                     "cw_min_exponent": medium.cw_min.bit_length(),
                     "cw_max_exponent": medium.cw_max.bit_length(),

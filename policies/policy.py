@@ -100,6 +100,12 @@ class Policy(BaseModel):
         return tls is not None and tls.sessions == "resumed"
 
     @property
+    def resumes_once(self) -> bool:
+        """Return whether a session is resumed once only, as FreeRADIUS does with TLS 1.3."""
+        tls = self.layers.dot1x.tls if self.layers.dot1x else None
+        return self.resumes_sessions and tls is not None and tls.version == "1.3"
+
+    @property
     def keys_by_eapol(self) -> bool:
         """Return whether keys for the air are delivered or derived by EAPOL-Key frames."""
         return self.layers.link is not None and self.layers.link.keys != "static"

@@ -493,9 +493,11 @@ def load_scenario_medium(scenario: Scenario, name: str, policy: Policy) -> Mediu
     Raises:
         StudyError: the scenario's positions have no effect on this medium. Or the medium needs
             positions that nodes lack. Or a station does not reach its access point. Or the scenario
-            has more channels than the medium.
+            has more channels than the medium. Or the policy is not allowed in the medium's band.
     """
-    medium = fit_medium(read_medium(name), policy)
+    chosen = read_medium(name)
+    _check_band(policy, chosen)
+    medium = fit_medium(chosen, policy)
     _check_places(scenario, medium)
     if medium is not None:
         _check_channels(scenario.network, medium)
@@ -505,6 +507,25 @@ def load_scenario_medium(scenario: Scenario, name: str, policy: Policy) -> Mediu
             raise StudyError(f"scenario {scenario.id}: {station} does not reach {cell}: {why}; "
                              "give it a position nearby, or take another medium")
     return medium
+
+
+def _check_band(policy: Policy, medium: Medium | None) -> None:
+    """Refuse policies that the 6 GHz band excludes (IEEE 802.11ax-2021, 12.12.2).
+
+    Raises:
+        StudyError: the medium is in 6 GHz, and the policy has neither WPA3 nor OWE with protected
+            management frames.
+    """
+    if medium is None or medium.phy is None or not medium.phy.is_in_6_ghz:
+        return
+    link = policy.layers.link
+    why = ("is open" if link is None else "has pmf below 2" if link.pmf != 2
+           else f"has keys: {link.keys}" if link.keys in ("static", "psk")
+           else "has SAE without sae: h2e" if link.keys == "sae" and link.sae != "h2e" else "")
+    if why:
+        raise StudyError(f"policy {policy.id}: medium {medium.name} is in 6 GHz, and the policy "
+                         f"{why}; write pmf: 2 with keys: eap, owe, or sae with sae: h2e, or take "
+                         "another medium")
 
 
 def _check_channels(network: Network, medium: Medium) -> None:
@@ -560,3 +581,48 @@ def refuse_losses(scenario: Scenario, why: str, at: str = "") -> None:
         if link.loss_percent and (not at or at in map(node_of, link.ends)):
             raise StudyError(f"scenario {scenario.id}: the wire at {link.ends[0]} loses packets, "
                              f"and {why}; leave loss_percent out, or choose the study qop2007")
+
+
+# --- Combinations of policy and scenario that cannot be measured ---
+
+
+def check_sessions(policy: Policy, scenario: Scenario, *, keeps_keys: bool = False) -> None:
+    """Refuse TLS session resumption where a move needs another session than the first one.
+
+    Args:
+        policy: the policy.
+        scenario: the scenario.
+        keeps_keys: whether the mobile node moves with its keys, without authenticating again.
+
+    Raises:
+        StudyError: the policy resumes sessions, and the access points have a server each. Or it
+            resumes a session once only, and the mobile node authenticates twice.
+    """
+    if policy.resumes_once and scenario.roams_to and not keeps_keys:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: with TLS 1.3 FreeRADIUS resumes a "
+            "session once, and the mobile node authenticates again where it moves; leave out "
+            "version, add roaming, or choose a scenario without a move")
+    servers = [scenario.network.radius_server_of(name)
+               for name in (scenario.home, scenario.access_point)]
+    if policy.resumes_sessions and servers[0] != servers[1]:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: sessions: resumed goes on with what "
+            f"one server keeps, and {scenario.home} and {scenario.access_point} have a RADIUS "
+            "server each; leave out sessions, or choose a scenario with one server")
+
+
+def check_wires(policy: Policy, scenario: Scenario) -> None:
+    """Refuse MACsec if an access point has no Ethernet link that MACsec can protect.
+
+    Raises:
+        StudyError: the policy uses MACsec, and the scenario has no such link.
+    """
+    for name in (scenario.home, scenario.access_point) if policy.uses_macsec else ():
+        wires = [link for link in scenario.network.links
+                 if any(end.startswith(f"{name}/") for end in link.ends)]
+        if not wires or wires[0] not in scenario.network.protectable:
+            raise StudyError(
+                f"policy {policy.id} in scenario {scenario.id}: wire: MACsec is between an access "
+                f"point and its agent, or another access point, and {name} has no such wire; leave "
+                "out wire, or choose another scenario")

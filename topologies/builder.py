@@ -203,8 +203,8 @@ class Testbed:
 
     def _build_network(self) -> None:
         _refuse_same_names(self.network)
-        if self._uses_5_ghz:
-            self._stack.enter_context(hwsim.permit_5_ghz())
+        if band_ghz := self._upper_band_ghz:
+            self._stack.enter_context(hwsim.permit_band(band_ghz))
         maker = self._stack.enter_context(_choose_node_builder(self.builder, self.network))
         self._net = maker.net
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -224,10 +224,11 @@ class Testbed:
             self._fill_air(self.medium)
 
     @property
-    def _uses_5_ghz(self) -> bool:
-        """Return whether access points are tuned to the 5 GHz band."""
+    def _upper_band_ghz(self) -> float:
+        """Return the band of access points that are not tuned to 2.4 GHz, else 0."""
         phy = self.medium.phy if self.medium else None
-        return self.network.has_radios and phy is not None and not phy.is_in_2_4_ghz
+        has_band = self.network.has_radios and phy is not None and not phy.is_in_2_4_ghz
+        return phy.band_ghz if phy is not None and has_band else 0.0
 
     def _fill_air(self, medium: model.Medium) -> None:
         """Create the emulated air: one medium for each channel, used by its access points."""

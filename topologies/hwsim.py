@@ -115,20 +115,21 @@ def move_radio(name: str, pid: int) -> int:
     return number
 
 
-# --- Rules of a country, by which access points may use the 5 GHz band ---
+# --- Rules of a country, by which access points may use the 5 or the 6 GHz band ---
 # Without a country, radios only listen there. The rules are the kernel's for all radios of the
 # machine. Numbers: nl80211.h.
 
-#: Country whose rules leave two blocks of 80 MHz free of radar detection.
-_COUNTRY = "US"
+#: Countries by band in GHz: one whose rules leave two blocks of 80 MHz free of radar detection, and
+#: one that lets access points of 6 GHz send without a coordination service.
+_COUNTRIES = {5.0: "US", 6.0: "DE"}
 _GET_RULES, _REQUEST_RULES, _RELOAD_RULES = 31, 27, 126
 _ALPHA2 = 33
 _RULES_S, _RULES_POLL_S = 5.0, 0.01
 
 
 @contextlib.contextmanager
-def permit_5_ghz() -> Iterator[None]:
-    """Let radios start networks in the 5 GHz band until the context ends.
+def permit_band(band_ghz: float) -> Iterator[None]:
+    """Let radios start networks in the 5 or the 6 GHz band until the context ends.
 
     Raises:
         RadioError: The kernel does not take a country's rules.
@@ -138,7 +139,7 @@ def permit_5_ghz() -> Iterator[None]:
         # A guest's kernel looked for the file of rules before it had a file system.
         with contextlib.suppress(OSError):
             netlink.send_command(_RELOAD_RULES, b"")
-        _request_country(netlink, _COUNTRY)
+        _request_country(netlink, _COUNTRIES[band_ghz])
         try:
             yield
         finally:
@@ -160,7 +161,7 @@ def _request_country(netlink: GenericNetlink, country: str) -> None:
     until = time.monotonic() + _RULES_S
     while _read_country(netlink) != country:
         if time.monotonic() > until:
-            raise RadioError(f"the kernel has no rules for the 5 GHz band of country {country}; "
+            raise RadioError(f"the kernel has no rules of country {country} for its bands; "
                              "install wireless-regdb, or take a medium of 2.4 GHz")
         time.sleep(_RULES_POLL_S)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -44,11 +44,32 @@ _FIRST_CLASS = 3
 _LAST_LOWER = 14
 
 
-def frequency_mhz(channel: int) -> int:
-    """Return the centre frequency in MHz of a channel of the 2.4 or the 5 GHz band."""
+def frequency_mhz(channel: int, *, is_in_6_ghz: bool = False) -> int:
+    """Return the centre frequency in MHz of a channel.
+
+    Without `is_in_6_ghz`, it is one of the 2.4 or the 5 GHz band.
+    """
+    if is_in_6_ghz:
+        return 5950 + 5 * channel
     if channel > _LAST_LOWER:
         return 5000 + 5 * channel
     return 2484 if channel == _LAST_LOWER else 2407 + 5 * channel
+
+
+def tuned_frequency_mhz(medium: model.Medium | None, channel: int,
+                        channels: Collection[int]) -> int:
+    """Return the frequency in MHz to which a medium tunes a channel of the network.
+
+    Args:
+        medium: The medium, None for none.
+        channel: The access point's channel in the network.
+        channels: The channels of all access points in the network.
+    """
+    if medium is None:
+        return frequency_mhz(channel)
+    phy = medium.phy
+    return frequency_mhz(medium.tuned_channel(channel, channels),
+                         is_in_6_ghz=phy is not None and phy.is_in_6_ghz)
 
 
 def frame_airtimes(medium: model.Medium, cipher_bytes: int) -> list[int]:
@@ -263,8 +284,7 @@ class Channel:
         set_size_table(host.pid, self.device, "htb", _HANDLE, sizes)
 
     def _frequency_mhz(self, medium: model.Medium) -> int:
-        return frequency_mhz(medium.tuned_channel(self._number,
-                                                  self._transmitters.channels.values()))
+        return tuned_frequency_mhz(medium, self._number, self._transmitters.channels.values())
 
     def reseed_backoffs(self, seed: int) -> None:
         """Restart the random backoffs of the channel from a seed.

@@ -51,8 +51,9 @@ _SERVICE_BITS, _TAIL_BITS = 16, 6
 _ENCODER_BPS = {HT: 300e6, VHT: 600e6}
 #: SIFS and the silence that belongs to a frame (aSignalExtension), in us, by band in GHz (19.4.4,
 #: 21.4.4, 27.4.4).
-_BANDS: Mapping[float, tuple[float, float]] = {2.4: (10.0, 6.0), 5.0: (16.0, 0.0)}
-_LOWER_GHZ = 2.4
+_BANDS: Mapping[float, tuple[float, float]] = {
+    2.4: (10.0, 6.0), 5.0: (16.0, 0.0), 6.0: (16.0, 0.0)}
+_LOWER_GHZ, _UPPER_GHZ = 2.4, 6.0
 _SLOT_US = 9.0
 #: Unit in us of the duration that L-SIG announces. Symbols with a short guard interval are filled
 #: up to it (19.4.3, 21.4.3).
@@ -63,6 +64,11 @@ _NARROWEST_MHZ = 20
 #: First channels in 5 GHz of the blocks of each width in MHz that need no radar detection (USA).
 _FREE_CHANNELS: Mapping[int, tuple[int, ...]] = {
     20: (36, 40, 44, 48, 149, 153, 157, 161), 40: (36, 44, 149, 157), 80: (36, 149)}
+#: First channels in 6 GHz of the blocks of each width that are free in Europe, 5945 to 6425 MHz.
+_UPPER_CHANNELS: Mapping[int, tuple[int, ...]] = {
+    20: tuple(range(1, 94, 4)), 40: tuple(range(1, 90, 8)), 80: tuple(range(1, 82, 16))}
+#: Operating classes in 6 GHz (IEEE 802.11ax-2021, Table E-4).
+_UPPER_CLASSES: Mapping[int, int] = {20: 131, 40: 132, 80: 133}
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Phy(Strict):
 
     `format` is HT, VHT or HE, or non-HT for OFDM without any of them. `mcs` is the index of
     modulation and coding; in HT it tells the number of streams, too: two streams have 8 to 15.
-    `channels` are those in 5 GHz, which the network's channels become, the lowest first.
+    `channels` are those in 5 or 6 GHz, which the network's channels become, the lowest first.
     """
 
     format: str
@@ -90,6 +96,8 @@ class Phy(Strict):
             raise ValueError(f"band_ghz must be {' or '.join(f'{band:g}' for band in _BANDS)}")
         if self.is_in_2_4_ghz:
             self._check_lower_band()
+        elif self.is_in_6_ghz:
+            self._check_upper_band()
         else:
             free = _FREE_CHANNELS.get(self.width_mhz, ())
             if not self.channels or not set(self.channels) <= set(free):
@@ -106,6 +114,14 @@ class Phy(Strict):
         if self.width_mhz != _NARROWEST_MHZ:
             raise ValueError(f"width_mhz must be {_NARROWEST_MHZ} in 2.4 GHz, where wider channels "
                              "overlap with others")
+
+    def _check_upper_band(self) -> None:
+        if self.format != HE:
+            raise ValueError("format must be HE in 6 GHz, which has no older one")
+        free = _UPPER_CHANNELS.get(self.width_mhz, ())
+        if not self.channels or not set(self.channels) <= set(free):
+            raise ValueError(f"channels must be some of {', '.join(map(str, free))}, where blocks "
+                             f"of {self.width_mhz} MHz begin in 6 GHz")
 
     def _check_rate(self) -> None:
         for name, known in (("width_mhz", list(_DATA_SUBCARRIERS[self.format])),
@@ -127,6 +143,16 @@ class Phy(Strict):
     def is_in_2_4_ghz(self) -> bool:
         """Return whether the radios are in the 2.4 GHz band."""
         return self.band_ghz == _LOWER_GHZ
+
+    @property
+    def is_in_6_ghz(self) -> bool:
+        """Return whether the radios are in the 6 GHz band."""
+        return self.band_ghz == _UPPER_GHZ
+
+    @property
+    def operating_class(self) -> int | None:
+        """Return the operating class of a channel in 6 GHz, None in another band."""
+        return _UPPER_CLASSES[self.width_mhz] if self.is_in_6_ghz else None
 
     @property
     def is_non_ht(self) -> bool:

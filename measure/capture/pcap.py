@@ -20,7 +20,7 @@ _HEAD_BYTES, _RECORD, _MAGIC = 24, struct.Struct("<IIII"), 0xA1B2C3D4
 #: Link types: Ethernet, and 802.11 frames with and without a radiotap header.
 ETHERNET, RADIOTAP, IEEE802_11_ALONE = 1, 127, 105
 IEEE802_11 = (RADIOTAP, IEEE802_11_ALONE)
-_LINKS = {(ETHERNET,): "Ethernet", IEEE802_11: "802.11"}
+_LINKS = {(ETHERNET,): "Ethernet", IEEE802_11: "802.11", (RADIOTAP,): "802.11"}
 _FILE_HEAD, _SNAP_BYTES = struct.Struct("<IHHiIII"), 4096
 _ETHERNET_BYTES, _UDP_BYTES = 14, 8
 #: Protocol number of UDP.
@@ -253,6 +253,29 @@ def read_wlan_frames(file: Path) -> Iterator[bytes]:
         data = frame.data[int.from_bytes(frame.data[2:4], "little") if has_radio else 0:]
         if len(data) > MAC_HEADER_BYTES:
             yield data
+
+
+#: Fields of radiotap before a frame's channel, by their bits: time, flags, and rate (bytes each).
+_RADIOTAP_FIELDS = ((1 << 0, 8), (1 << 1, 1), (1 << 2, 1))
+_RADIOTAP_CHANNEL, _RADIOTAP_EXTENDED, _RADIOTAP_BYTES = 1 << 3, 1 << 31, 8
+
+
+def read_frequencies(file: Path) -> Iterator[tuple[bytes, int]]:
+    """Yield the 802.11 frames of a capture of the air, each with its frequency in MHz.
+
+    Frames without a frequency in their radiotap header are left out.
+
+    Raises:
+        MeasureError: The file is no capture with radiotap headers.
+    """
+    for frame in read_frames(file, (RADIOTAP,)):
+        size, present = struct.unpack_from("<xxHI", frame.data)
+        if not present & _RADIOTAP_CHANNEL or present & _RADIOTAP_EXTENDED:
+            continue
+        at = _RADIOTAP_BYTES + sum(length for bit, length in _RADIOTAP_FIELDS if present & bit)
+        at += at % 2
+        if len(frame.data) > size + MAC_HEADER_BYTES:
+            yield frame.data[size:], int.from_bytes(frame.data[at:at + 2], "little")
 
 
 def addresses_end(data: bytes) -> int:

@@ -94,6 +94,8 @@ WHOLE_AMID_STREAM = CaptureDetail(snap_bytes=2048, buffer_kib=4096)
 #: busy air has two thousand frames; without a medium only the processor limits a stream.
 HEADERS = CaptureDetail(snap_bytes=192, buffer_kib=2048, in_blocks=True)
 HEADERS_UNLIMITED = CaptureDetail(snap_bytes=192, buffer_kib=8192, in_blocks=True)
+#: The same with whole beacons of 802.11n, ac and ax, which end with their check.
+HEADERS_AND_BEACONS = CaptureDetail(snap_bytes=320, buffer_kib=4096, in_blocks=True)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,11 @@ Then there are no checks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from measure.capture import pcap
 from measure.capture.tcpdump import MOVE
 from measure.checks.observation import Check, Observation
 from measure.packets.capability_elements import Capabilities, ChannelAccess, read_capabilities
@@ -18,8 +21,12 @@ from topologies.model import Medium
 from topologies.phy_rates import HE, HT, NON_HT, VHT, Phy
 
 #: Formats that the kernel's rates may have, by the format of the association: mac80211's rate
-#: control (minstrel_ht) knows no HE, so that a station with HE sends by HT or VHT there.
+#: control (minstrel_ht) knows no HE, so that a station with HE sends by HT or VHT there. In 6 GHz,
+#: which has neither, it sends by OFDM.
 _KERNEL_FORMATS = {HT: (HT,), VHT: (VHT,), HE: (HE, VHT, HT), NON_HT: (NON_HT,)}
+
+#: Frequency in MHz of channel 0 in 6 GHz, and from one channel number to the next (27.3.23.2).
+_UPPER_START_MHZ, _CHANNEL_MHZ = 5950, 5
 
 
 def check_physical_layer(observed: Observation) -> Iterator[Check]:
@@ -36,6 +43,8 @@ def check_physical_layer(observed: Observation) -> Iterator[Check]:
         frame.transmitter, frame.receiver) and (frame.is_request or frame.is_response)]
     yield _check_association(medium.phy, observed, offers, associations)
     yield _check_limits(medium, offers, associations)
+    if medium.phy.is_in_6_ghz:
+        yield _check_band(medium.phy, observed, files)
     if medium.aggregate > 1 and not observed.part:
         yield _check_aggregation(observed)
 
@@ -50,7 +59,8 @@ def _check_association(phy: Phy, observed: Observation, offers: Sequence[Capabil
     kernel, stays = observed.raw["kernel"], ["", "foreign_"] if observed.moves else [""]
     rates = [kernel.get(f"{prefix}rates", {}).get(way, "unknown") for prefix in stays
              for way in ("to", "from")]
-    has_rates = all(rate.startswith(_KERNEL_FORMATS[phy.format]) for rate in rates)
+    formats = (NON_HT,) if phy.is_in_6_ghz else _KERNEL_FORMATS[phy.format]
+    has_rates = all(rate.startswith(formats) for rate in rates)
     counts = (f"{len(good)} of {len(frames)} {what}" for good, frames, what in zip(
         fitting, (offers, requests, responses),
         ("beacons and probe responses", "association requests", "association responses"),
@@ -62,6 +72,17 @@ def _check_association(phy: Phy, observed: Observation, offers: Sequence[Capabil
             fitting, (offers, requests, responses), strict=True)),
         f"{', '.join(counts)} {named}; access point's kernel: rates to and from the mobile node "
         f"{'; '.join(rates)}")
+
+
+def _check_band(phy: Phy, observed: Observation, files: Sequence[Path]) -> Check:
+    """Check by radiotap that all frames of access points and node were sent in the 6 GHz band."""
+    known = {_UPPER_START_MHZ + _CHANNEL_MHZ * channel for channel in phy.channels}
+    used = Counter(mhz for file in files if file.exists()
+                   for data, mhz in pcap.read_frequencies(file)
+                   if data[10:16].hex(":") in {*observed.cells, observed.mac})
+    return Check("frames are in the 6 GHz band", bool(used) and used.keys() <= known,
+                 f"{', '.join(f'{count} at {mhz} MHz' for mhz, count in sorted(used.items()))}; "
+                 f"{', '.join(map(str, sorted(known)))} MHz expected")
 
 
 def _announces_phy(phy: Phy, frame: Capabilities) -> bool:

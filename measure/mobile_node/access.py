@@ -247,6 +247,11 @@ class NetworkAccess:
         self.attach_station(station.name, scenario.home)
         return station
 
+    def begin_session(self, scenario: Scenario) -> None:
+        """Let the mobile node authenticate in full, so that it has a TLS session to resume."""
+        self.get_station(scenario.mobile_node).forget_session()
+        self.connect_mobile_node(scenario)
+
     def attach_station(self, name: str, access_point: str) -> None:
         """Let a station join the network at one access point, with all steps.
 

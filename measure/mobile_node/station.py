@@ -27,7 +27,7 @@ from measure.services.dhcp import DhcpClient
 from measure.services.hostap import ControlSocket, disconnect_station, is_port_open
 from measure.services.icmp_echo import AGAIN_S, EchoSocket
 from measure.services.mobile_ip import RegistrationDaemon
-from topologies.medium import frequency_mhz
+from topologies.medium import tuned_frequency_mhz
 from topologies.model import Node, Scenario, VisitedSubnet
 from topologies.paths import explain_unreachable
 
@@ -155,6 +155,8 @@ class MeasuredStation:
         self.ike_sas: list[dict[str, Any]] = []
         #: The access point that the node is joining.
         self._access_point: Node | None = None
+        #: How often the supplicant's network was changed.
+        self._configurations = 0
 
     def leave(self, *, keeps_tunnel: bool = False) -> None:
         """Disconnect, delete scan results, the tunnel's SAs and a leased address.
@@ -181,6 +183,11 @@ class MeasuredStation:
     def disconnect(self) -> None:
         """Disconnect and delete scan results, without notifying IKE or Mobile IP."""
         disconnect_station(self.supplicant)
+
+    def forget_session(self) -> None:
+        """Make the supplicant forget its TLS session, as after a change of its network."""
+        self._configurations += 1
+        self.supplicant.send_command(f'SET_NETWORK 0 id_str "{self._configurations}"')
 
     def keep_neighbours(self) -> None:
         """Make the kernel keep its ARP entries while the link is down, as iwd does.
@@ -231,17 +238,13 @@ class MeasuredStation:
         Raises:
             MeasureError: No scan results came in time.
         """
-        channel = self._tuned_channel(access_point)
-        self.supplicant.send_command(f"SCAN freq={frequency_mhz(channel)}")
+        frequency_mhz = tuned_frequency_mhz(self.testbed.medium, access_point.channel or 1,
+                                            self.testbed.network.access_point_channels)
+        self.supplicant.send_command(f"SCAN freq={frequency_mhz}")
         limit_s = self._limits.link_s
         if self.supplicant.wait_event({"CTRL-EVENT-SCAN-RESULTS"}, time.monotonic()
                                       + limit_s) is None:
             raise MeasureError("link", f"{self.name}: no results of a scan within {limit_s:.3g} s")
-
-    def _tuned_channel(self, access_point: Node) -> int:
-        channel, medium = access_point.channel or 1, self.testbed.medium
-        return channel if medium is None else medium.tuned_channel(
-            channel, self.testbed.network.access_point_channels)
 
     def roam(self, access_point: Node, *, is_over_ds: bool = False) -> None:
         """Move to a known access point with the keys that the node has.

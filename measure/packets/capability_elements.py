@@ -32,10 +32,11 @@ _FIXED_BYTES = {BEACON: 12, PROBE_RESPONSE: 12, ASSOCIATION_REQUEST: 4, REASSOCI
 #: Element IDs (table 9-92); elements of ID 255 have another ID in their first byte.
 _RATES, _MORE_RATES, _HT_CAPABILITIES, _HT_OPERATION = 1, 50, 45, 61
 _VHT_CAPABILITIES, _VHT_OPERATION, _VENDOR, _EXTENDED = 191, 192, 221, 255
-_HE_CAPABILITIES = 35
+_HE_CAPABILITIES, _HE_OPERATION, _HE_6_GHZ = 35, 36, 59
 #: Least bytes of elements by ID and extended ID. Shorter ones are malformed and left out.
 _LEAST_BYTES = {(_HT_CAPABILITIES, 0): 26, (_HT_OPERATION, 0): 22, (_VHT_CAPABILITIES, 0): 12,
-                (_VHT_OPERATION, 0): 5, (_EXTENDED, _HE_CAPABILITIES): 21}
+                (_VHT_OPERATION, 0): 5, (_EXTENDED, _HE_CAPABILITIES): 21,
+                (_EXTENDED, _HE_OPERATION): 6, (_EXTENDED, _HE_6_GHZ): 2}
 #: Prefix of WMM's parameter element, and bytes before its four records of 4 bytes.
 _WMM, _WMM_RECORDS_AT = bytes.fromhex("0050f20201"), 8
 _RECORD_BYTES, _BEST_EFFORT = 4, 0
@@ -44,11 +45,22 @@ _SPACING_US = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 #: Exponents of the limit of an A-MPDU in bytes, which is 2^(exponent + code) - 1: of HT and VHT, of
 #: HE where VHT is announced, too, and of HE where only HT is.
 _HT_EXPONENT, _HE_BESIDE_VHT, _HE_BESIDE_HT = 13, 20, 16
+#: HE operation (9.4.2.249): flags of its optional parts, their bytes, and bytes before them. The
+#: last part is that of the 6 GHz band, whose second byte has the channel's width.
+_VHT_PART, _HOSTED_PART, _UPPER_PART = 1 << 14, 1 << 15, 1 << 17
+_VHT_PART_BYTES, _HOSTED_PART_BYTES, _PARTS_AT = 3, 1, 6
+#: Bit of HE's physical capabilities for 80 MHz in 5 and 6 GHz, and the byte that has it.
+_WIDTH_80, _WIDTHS_AT = 1 << 2, 6
+#: Code of the longest A-MPDU by HE's 6 GHz capabilities, which HE's own extend (9.4.2.263).
+_LONGEST_CODE = 7
 #: Limit of an A-MPDU in HE (27.4.4).
 _HE_LIMIT_BYTES = 6_500_631
 #: Bits of HT's capabilities by width in MHz, and a bit of VHT's.
 _SHORT_GUARDS, _WIDTH_40, _SHORT_GUARD_80 = {20: 1 << 5, 40: 1 << 6}, 1 << 1, 1 << 5
 _UNIT_BPS, _IS_BASIC = 500_000, 0x80
+#: Values in the list of rates that are no rates: what stations of the network must know, such as
+#: SAE by hash to element (Table 9-93).
+_SELECTORS = range(122, 128)
 #: Streams of a map of MCS in VHT and HE, two bits each; 3 means none.
 _STREAMS, _NO_MCS = 8, 3
 #: Highest MCS by the code in these maps.
@@ -120,7 +132,8 @@ def parse_capabilities(data: bytes) -> Capabilities:
     rates = elements.get((_RATES, 0), b"") + elements.get((_MORE_RATES, 0), b"")
     return Capabilities(
         subtype, data[10:16].hex(":"), data[4:10].hex(":"), formats,
-        frozenset((rate & ~_IS_BASIC) * _UNIT_BPS for rate in rates if rate & _IS_BASIC),
+        frozenset((rate & ~_IS_BASIC) * _UNIT_BPS for rate in rates
+                  if rate & _IS_BASIC and rate & ~_IS_BASIC not in _SELECTORS),
         _parse_access(elements.get((_VENDOR, 0), b"")))
 
 
@@ -175,6 +188,8 @@ def _parse_he(elements: _Elements, formats: Mapping[str, FormatCapabilities]
               ) -> FormatCapabilities | None:
     """Parse HE capabilities, which extend VHT or HT capabilities (9.4.2.248)."""
     element, before = elements.get((_EXTENDED, _HE_CAPABILITIES)), formats.get(VHT, formats.get(HT))
+    if element is not None and before is None:
+        return _parse_he_in_6_ghz(element, elements)
     if element is None or before is None:
         return None
     extension = element[3] >> 3 & 3
@@ -182,6 +197,27 @@ def _parse_he(elements: _Elements, formats: Mapping[str, FormatCapabilities]
     return FormatCapabilities(
         before.width_mhz, _parse_map(element[17:19], _HE_MCS), frozenset(),
         min(longest, _HE_LIMIT_BYTES) if extension else before.aggregate_bytes, before.spacing_us)
+
+
+def _parse_he_in_6_ghz(element: bytes, elements: _Elements) -> FormatCapabilities | None:
+    """Parse HE capabilities in the 6 GHz band, which has neither HT nor VHT (9.4.2.263)."""
+    band = elements.get((_EXTENDED, _HE_6_GHZ))
+    if band is None:
+        return None
+    operation, codes = elements.get((_EXTENDED, _HE_OPERATION)), int.from_bytes(band[:2], "little")
+    if operation is None:
+        width_mhz = 80 if element[_WIDTHS_AT] & _WIDTH_80 else 20
+    else:
+        flags = int.from_bytes(operation[:3], "little")
+        at = _PARTS_AT + _VHT_PART_BYTES * bool(flags & _VHT_PART) + (
+            _HOSTED_PART_BYTES * bool(flags & _HOSTED_PART))
+        width_mhz = 20 << (operation[at + 1] & 3) if (
+            flags & _UPPER_PART and len(operation) > at + 1) else 0
+    code, extension = codes >> 3 & 7, element[3] >> 3 & 3
+    longest = (1 << (_HE_BESIDE_VHT + extension if extension and code == _LONGEST_CODE
+                     else _HT_EXPONENT + code)) - 1
+    return FormatCapabilities(width_mhz, _parse_map(element[17:19], _HE_MCS), frozenset(),
+                              min(longest, _HE_LIMIT_BYTES), _SPACING_US[codes & 7])
 
 
 def _parse_map(octets: bytes, highest: Sequence[int]) -> dict[int, int]:

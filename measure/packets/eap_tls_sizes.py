@@ -160,6 +160,9 @@ _HELLO_RETRY_BYTES = 56
 #: The encrypted byte by which the server says that TLS is complete (RFC 9190, 2.5).
 _COMMITMENT_BYTES = _RECORD_BYTES + 1 + _ENCRYPTION_BYTES
 _ENCRYPTED_EXTENSIONS_BYTES = 6
+#: A session's ticket of 32 bytes with TLS 1.3: the station's offer with its proof (48 bytes), the
+#: server's choice, and NewSessionTicket (RFC 8446, 4.2.11 and 4.6.1).
+_TICKET_OFFER_BYTES, _TICKET_CHOICE_BYTES, _TICKET_BYTES = 95, 6, 57
 
 
 #: What a session's identifier adds to the ClientHello of TLS 1.2.
@@ -223,7 +226,7 @@ class EapTlsLogin:
         if self.version == "1.2":
             yield from self._resumed_12() if self.is_resumed else self._full_12()
         else:
-            yield from self._full_13()
+            yield from self._resumed_13() if self.is_resumed else self._full_13()
 
     def _full_12(self) -> Iterator[Flight]:
         own, (_, share) = RELEASES[self.release], GROUPS[self.group]
@@ -254,16 +257,35 @@ class EapTlsLogin:
     def _finish_12() -> int:
         return _CHANGE_CIPHER_SPEC_BYTES + _FINISHED_12_BYTES
 
+    def _hellos_13(self, ticket_bytes: int = 0) -> Iterator[Flight]:
+        """Yield the flights before the server's hello: a second one if it wants another group."""
+        own, hello = RELEASES[self.release], RELEASES[self.release].hello_13 + ticket_bytes
+        yield Flight(STATION, hello + sum(4 + GROUPS[guess][0] for guess in own.guesses))
+        if self._needs_retry:
+            yield Flight(SERVER, _clear_records(_HELLO_RETRY_BYTES) + _CHANGE_CIPHER_SPEC_BYTES)
+            yield Flight(STATION, hello + 4 + GROUPS[self.group][0])
+
+    @property
+    def _needs_retry(self) -> bool:
+        return self.group not in RELEASES[self.release].guesses
+
+    def _server_hello_13(self, more_bytes: int = 0) -> int:
+        """Return the size of the server's hello, and of the message that follows the first one."""
+        return _clear_records(_SERVER_HELLO_13_BYTES + GROUPS[self.group][1] + more_bytes) + (
+            _CHANGE_CIPHER_SPEC_BYTES * (not self._needs_retry))
+
+    def _resumed_13(self) -> Iterator[Flight]:
+        yield from self._hellos_13(_TICKET_OFFER_BYTES)
+        yield Flight(SERVER, self._server_hello_13(_TICKET_CHOICE_BYTES) + _encrypted_records(
+            _ENCRYPTED_EXTENSIONS_BYTES, _FINISHED_13_BYTES))
+        yield Flight(STATION, _encrypted_records(_FINISHED_13_BYTES))
+        yield Flight(SERVER, _encrypted_records(_TICKET_BYTES) + _COMMITMENT_BYTES)
+
     def _full_13(self) -> Iterator[Flight]:
         own = RELEASES[self.release]
-        needs_retry = self.group not in own.guesses
-        yield Flight(STATION, own.hello_13 + sum(4 + GROUPS[guess][0] for guess in own.guesses))
-        if needs_retry:
-            yield Flight(SERVER, _clear_records(_HELLO_RETRY_BYTES) + _CHANGE_CIPHER_SPEC_BYTES)
-            yield Flight(STATION, own.hello_13 + 4 + GROUPS[self.group][0])
+        yield from self._hellos_13()
         request = 3 + 6 + own.signatures_13 + own.compression + 4 + self._authority_bytes()
-        yield Flight(SERVER, _clear_records(_SERVER_HELLO_13_BYTES + GROUPS[self.group][1])
-                     + _CHANGE_CIPHER_SPEC_BYTES * (not needs_retry)
+        yield Flight(SERVER, self._server_hello_13()
                      + _encrypted_records(
                          _ENCRYPTED_EXTENSIONS_BYTES, _HEAD_BYTES + request,
                          *self._certificates_13(self.server_chain, self.server_key)))
@@ -388,7 +410,8 @@ def describe_difference(login: EapTlsLogin, captured: Sequence[bytes]) -> str:
         login: The inputs of the authentication.
         captured: Its EAP packets in order, each once.
     """
-    if RELEASES[login.release].compression and login.version == "1.3":
+    if (RELEASES[login.release].compression and login.version == "1.3"
+            and not login.is_resumed):
         compressed = _find_compressed_bytes(login, captured)
         full = sum(login.client_chain)
         if not full * _LEAST_COMPRESSED <= compressed <= full + _HEAD_BYTES * len(captured):

@@ -38,11 +38,7 @@ def _find_refusal(policy: Policy) -> str:
     aaa, dot1x = policy.layers.aaa, policy.layers.dot1x
     if dot1x is None:
         return ""
-    tls = dot1x.tls
-    if policy.resumes_sessions and tls is not None and tls.version == "1.3":
-        return ("sessions: resumed with TLS 1.3 would resume every second time only, as FreeRADIUS "
-                "3.2.1 gives no new ticket with a resumed session; leave out version, or sessions")
-    if aaa is None or (dot1x.eap in USIM_METHODS and tls is None
+    if aaa is None or (dot1x.eap in USIM_METHODS and dot1x.tls is None
                        and aaa == AaaLayer(server="hostapd")):
         return ""
     return ("layers.aaa is for a card here, asked by its own network: with eap: AKA or AKA', and "
@@ -129,7 +125,8 @@ def build_task(cell: Cell, settings: Settings) -> dict[str, Any]:
     """
     scenario: Scenario = cell.value("scenario")
     policy: Policy = cell.value("policy")
-    return {"resumes": policy.resumes_sessions, "scenario": to_json(scenario),
+    return {"resumes": policy.resumes_sessions, "resumes_once": policy.resumes_once,
+            "scenario": to_json(scenario),
             "authentications": settings.authentications,
             "moves": settings.moves if scenario.roams_to else 1,
             "has_port": policy.uses_eap,
@@ -167,6 +164,11 @@ def roaming_mode(policy: Policy, scenario: Scenario) -> str:
     return (link.roaming if link else None) or HANDOFF_FULL
 
 
+def keeps_keys(policy: Policy, scenario: Scenario) -> bool:
+    """Return whether the mobile node moves with its keys, without authenticating again."""
+    return roaming_mode(policy, scenario) not in ("", HANDOFF_FULL)
+
+
 def moves_over_ds(policy: Policy, scenario: Scenario) -> bool:
     """Return whether the mobile node asks for fast transition over the DS, not over the air."""
     link = policy.layers.link
@@ -190,37 +192,6 @@ def check_move(policy: Policy, scenario: Scenario) -> None:
         f"policy {policy.id} in scenario {scenario.id}: roaming: {link.roaming} has access points "
         f"share keys on one wire, and a router is between {scenario.home} and {scenario.roams_to}; "
         "leave out roaming, write keys: psk, or choose a scenario within one subnet")
-
-
-def check_sessions(policy: Policy, scenario: Scenario) -> None:
-    """Refuse TLS session resumption if the mobile node moves to another RADIUS server.
-
-    Raises:
-        StudyError: the policy resumes sessions, and the access points have a server each.
-    """
-    servers = [scenario.network.radius_server_of(name)
-               for name in (scenario.home, scenario.access_point)]
-    if policy.resumes_sessions and servers[0] != servers[1]:
-        raise StudyError(
-            f"policy {policy.id} in scenario {scenario.id}: sessions: resumed goes on with what "
-            f"one server keeps, and {scenario.home} and {scenario.access_point} have a RADIUS "
-            "server each; leave out sessions, or choose a scenario with one server")
-
-
-def check_wires(policy: Policy, scenario: Scenario) -> None:
-    """Refuse MACsec if an access point has no Ethernet link that MACsec can protect.
-
-    Raises:
-        StudyError: the policy uses MACsec, and the scenario has no such link.
-    """
-    for name in (scenario.home, scenario.access_point) if policy.uses_macsec else ():
-        wires = [link for link in scenario.network.links
-                 if any(end.startswith(f"{name}/") for end in link.ends)]
-        if not wires or wires[0] not in scenario.network.protectable:
-            raise StudyError(
-                f"policy {policy.id} in scenario {scenario.id}: wire: MACsec is between an access "
-                f"point and its agent, or another access point, and {name} has no such wire; leave "
-                "out wire, or choose another scenario")
 
 
 def check_vlan(policy: Policy, scenario: Scenario) -> None:

@@ -38,7 +38,7 @@ _LIMITS = "channel access and aggregates are as the air charges"
 
 #: Policies with resumed sessions, a hidden network, a SIM card, post-quantum certificates, and all
 #: settings of WireGuard.
-_RESUMED = "examples/wpa2-eap-tls-resumed.yml"
+_RESUMED, _RESUMED_13 = "examples/wpa2-eap-tls-resumed.yml", "examples/wpa3-eap-tls-resumed.yml"
 _HIDDEN = "examples/wpa2-psk-hidden.yml"
 _CARD = "examples/wpa3-eap-aka-prime.yml"
 _POST_QUANTUM = "examples/wpa3-eap-tls-ml-dsa-65.yml"
@@ -87,6 +87,15 @@ def _configure_radio(**options: str) -> Change:
     """Return a change of the access point's options that no policy may set."""
     return change_layer("link", options=DaemonOptions.model_construct(
         hostapd=options, wpa_supplicant={}))
+
+
+#: Channel 36 with 80 MHz in 5 GHz, as the medium 802.11ax has it.
+_use_5_ghz = change_layer("link", options=DaemonOptions.model_construct(
+    hostapd={"channel": "36", "op_class": "128", "ieee80211n": "1", "ieee80211ac": "1",
+             "ht_capab": "[SHORT-GI-20][HT40+][SHORT-GI-40]",
+             "vht_capab": "[SHORT-GI-80][MAX-A-MPDU-LEN-EXP7]", "vht_oper_chwidth": "1",
+             "vht_oper_centr_freq_seg0_idx": "42", "he_oper_centr_freq_seg0_idx": "42"},
+    wpa_supplicant={"scan_freq": "5180"}))
 
 
 # --- Controls for what today's policies add: everything flows ---
@@ -183,6 +192,10 @@ TODAYS: Mapping[str, Fault] = {
         "no session is kept, and certificates are sent again",
         policy=change_layer("dot1x", tls=TlsSettings()), on=control_cell(_RESUMED),
         fails=["session resumed", _COMPUTED]),
+    "no-newer-sessions": Fault(
+        "no session of TLS 1.3 is kept, and certificates are sent again",
+        policy=change_layer("dot1x", tls=TlsSettings(version="1.3", group="x25519")),
+        on=control_cell(_RESUMED_13), fails=["session resumed", _COMPUTED]),
     "no-tunnel-sessions": Fault(
         "no session is kept, and the password is asked for again",
         policy=change_layer("dot1x", tls=TlsSettings()), on=control_cell("M4-resumed"),
@@ -372,6 +385,10 @@ TODAYS: Mapping[str, Fault] = {
         "the access point offers no 802.11ax, and 802.11ac in its place",
         policy=_configure_radio(ieee80211ax="0"), on=control_cell("M2"),
         sets={"medium": "802.11ax"}, fails=["association uses HE", _LIMITS]),
+    "lower-band": Fault(
+        "access point and station use 5 GHz in place of 6 GHz", policy=_use_5_ghz,
+        on=control_cell("M3"), sets={"medium": "802.11ax-6ghz"},
+        fails=["association uses HE", _LIMITS, "frames are in the 6 GHz band"]),
     "narrow-channel": Fault(
         "the access point offers 802.11ac in 40 MHz",
         policy=_configure_radio(vht_oper_chwidth="0", vht_oper_centr_freq_seg0_idx="0"),

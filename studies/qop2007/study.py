@@ -126,8 +126,10 @@ class Qop2007(Study):
 
         for cell in super().cells(levels):
             cells.check_move(cell.value("policy"), cell.value("scenario"))
-            cells.check_sessions(cell.value("policy"), cell.value("scenario"))
-            cells.check_wires(cell.value("policy"), cell.value("scenario"))
+            policy_factors.check_sessions(
+                cell.value("policy"), cell.value("scenario"), keeps_keys=cells.keeps_keys(
+                    cell.value("policy"), cell.value("scenario")))
+            policy_factors.check_wires(cell.value("policy"), cell.value("scenario"))
             cells.check_vlan(cell.value("policy"), cell.value("scenario"))
             cells.check_radius_server(cell.value("policy"), cell.value("scenario"))
             cells.check_server_name(cell.value("policy"), cell.value("scenario"))

@@ -177,8 +177,8 @@ class Workload:
             self._refuse_control(task["authentications"])
             fault_injection.apply_to_network(self._site, scenario)
             self._come_home(scenario)
-            if task["resumes"]:  # A session can be resumed only after a first authentication.
-                self._access.connect_mobile_node(scenario)
+            if task["resumes"] and not task["resumes_once"]:
+                self._access.begin_session(scenario)
             fewer = self._site.fault == fault_injection.FEWER
             at_home = replace(scenario, roams_to=None)
             for number in range(1, task["authentications"] - fewer):
@@ -189,6 +189,8 @@ class Workload:
                                    partial(captures, part=name), session.create_part(name),
                                    in_clear=in_clear)
                 self._come_home(scenario)
+            if task["resumes_once"]:
+                self._access.begin_session(scenario)
             arrival.reset_state()
             fault_injection.apply_to_station(self._site, scenario)
             arrival.visit_first()
@@ -258,6 +260,8 @@ class Workload:
         """
         arrival = self._make_arrival(scenario, session, task)
         try:
+            if task["resumes_once"]:
+                self._access.begin_session(scenario)
             with fault_injection.leaving_sa(self._site.fault, self._site.testbed, scenario):
                 arrival.reset_state()
             fault_injection.apply_to_station(self._site, scenario)
@@ -310,7 +314,10 @@ class Workload:
 
     @property
     def _capture_detail(self) -> CaptureDetail:
-        return tcpdump.HEADERS if self._site.testbed.medium else tcpdump.HEADERS_UNLIMITED
+        medium = self._site.testbed.medium
+        if medium is None:
+            return tcpdump.HEADERS_UNLIMITED
+        return tcpdump.HEADERS_AND_BEACONS if medium.phy else tcpdump.HEADERS
 
     def _send_streams(self, arrival: AttachmentSteps, streams: Streams, session: Session) -> None:
         """Send the TCP and the UDP stream.

@@ -98,7 +98,8 @@ OFFERS: dict[str, dict[str, str]] = {
     "802.11n-ht40": _QOS | _HT | {"ht_capab": "[SHORT-GI-20][HT40+][SHORT-GI-40]"},
     "802.11ac": _QOS | _VHT_80, "802.11ac-non-ht": _QOS, "802.11ax": _QOS | _VHT_80 | _HE_80,
     "802.11ax-20": _QOS | _HT | {"ieee80211ax": "1", "he_oper_chwidth": "0",
-                                 "he_oper_centr_freq_seg0_idx": "0"}}
+                                 "he_oper_centr_freq_seg0_idx": "0"},
+    "802.11ax-6ghz": _QOS | _HE_80 | {"he_oper_centr_freq_seg0_idx": "7"}}
 
 
 def test_hostapd_offers_the_mediums_physical_layer(tmp_path: Path) -> None:
@@ -118,6 +119,7 @@ def test_hostapd_offers_the_mediums_physical_layer(tmp_path: Path) -> None:
             ("ieee80211n", "ieee80211a", "ht_", "vht_", "he_", "wmm_", "basic_", "supported_"))}
         assert told.pop("wmm_ac_be_acm", "0") == "0"
         assert told == offers, name
+        assert written.get("op_class") == ("133" if name == "802.11ax-6ghz" else None)
 
 
 @pytest.mark.parametrize(("changes", "timers"), [

@@ -70,7 +70,6 @@ def test_every_packet_is_listed_on_request(qop_here: Qop) -> None:
 @pytest.mark.parametrize(("options", "says"), [
     (["--policy", "P1"], "--policy P1: this is no EAP-TLS"),
     (["--policy", "nowhere.yml"], "--policy: nowhere.yml:1: there is no such file"),
-    (["--policy", "M5", "--resumed"], "--resumed: FreeRADIUS gives no new ticket"),
     (["--group", "x25519"], "--group x25519: goes with TLS 1.3"),
     (["--key", "ml-dsa-44"], "--tls 1.2: has neither ML-KEM nor ML-DSA"),
     (["--policy", "M5", "--key", "ml-dsa-44", "--release", "bookworm"],

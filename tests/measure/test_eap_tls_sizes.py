@@ -57,6 +57,8 @@ def further(name: str) -> Layers:
 CASES: dict[str, tuple[Path, Callable[[], EapTlsLogin]]] = {
     **{name: (RECORDED / f"{name}.pcap", lambda name=name: compute(  # type: ignore[misc]
         policies.load_named(name).layers)) for name in ("M5", "M6", "M13", "M13-resumed")},
+    "M5-resumed": (RECORDED / "M5-resumed.pcap", lambda: compute(policies.load_policy(
+        PROJECT / "examples/wpa3-eap-tls-resumed.yml").layers)),
     **{name: (RECORDED / f"{name}.pcap", lambda name=name: compute(  # type: ignore[misc]
         further(name))) for name in FURTHER},
     **{name: (FOLDER / name / "auth-mn.pcap", lambda name=name: compute(  # type: ignore[misc]

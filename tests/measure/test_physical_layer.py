@@ -24,12 +24,13 @@ from topologies.model import Medium
 from topologies.phy_rates import HE, HT, VHT
 
 _STATION, _CELL = "02:00:00:00:a2:00", "02:00:00:00:a0:00"
-_HEAD = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 4096, 105)
+_HEAD = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 4096, 127)
 _BASIC = frozenset({6_000_000, 12_000_000, 24_000_000})
 _RATES = {"802.11n-ht20": "HT MCS 7, 20 MHz, 65 Mbit/s",
           "802.11n-ht40": "HT MCS 15, 40 MHz, 300 Mbit/s",
           "802.11ac": "VHT MCS 9, 80 MHz, 866.7 Mbit/s",
           "802.11ax": "VHT MCS 9, 80 MHz, 780 Mbit/s",
+          "802.11ax-6ghz": "non-HT, 20 MHz, 6.0 Mbit/s",
           "802.11ax-20": "HT MCS 7, 20 MHz, 65 Mbit/s", "802.11ac-non-ht": "non-HT, 54 Mbit/s"}
 _MEDIA = list(_RATES)
 
@@ -46,10 +47,14 @@ def medium_of(name: str) -> Medium:
     return base if base.name == name else base.without_ht
 
 
-def make_observed(folder: Path, medium: Medium, frames: Sequence[bytes], rate: str) -> Observation:
+def make_observed(folder: Path, medium: Medium, frames: Sequence[bytes], rate: str,
+                  frequency_mhz: int = 5955) -> Observation:
     """An observation with these frames on the air, and this rate in the kernel."""
+    # Radiotap with a time, flags, a rate, and the channel.
+    radio = struct.pack("<BBHIQBBHH", 0, 0, 22, 0xF, 0, 0, 0, frequency_mhz, 0)
     (folder / "auth-air.pcap").write_bytes(_HEAD + b"".join(
-        struct.pack("<IIII", 1, 0, len(frame), len(frame)) + frame for frame in frames))
+        struct.pack("<IIII", 1, 0, len(radio + frame), len(radio + frame)) + radio + frame
+        for frame in frames))
     raw: dict[str, Any] = {"medium": to_json(medium),
                            "kernel": {"rates": {"to": rate, "from": rate}},
                            "air_udp": {"transmissions": 40, "collided": 0, "delivered": 400}}
@@ -68,7 +73,8 @@ def judge(folder: Path, name: str, *, rate: str | None = None,
 
 @pytest.mark.parametrize(("name", "formats"), [
     ("802.11n-ht20", (HT,)), ("802.11n-ht40", (HT,)), ("802.11ac", (HT, VHT)),
-    ("802.11ax", (HT, VHT, HE)), ("802.11ax-20", (HT, HE)), ("802.11ac-non-ht", ())])
+    ("802.11ax", (HT, VHT, HE)), ("802.11ax-20", (HT, HE)), ("802.11ax-6ghz", (HE,)),
+    ("802.11ac-non-ht", ())])
 def test_recorded_frames_announce_formats(name: str, formats: tuple[str, ...]) -> None:
     """hostapd and mac80211 announce what the medium says, with its basic rates and EDCA."""
     for kind, octets in frames_of(name).items():
@@ -92,6 +98,10 @@ def test_capabilities_by_hand() -> None:
         80, dict.fromkeys(range(1, 9), 9), frozenset({20, 40, 80}), 1_048_575, 8.0)
     assert parse_capabilities(frames_of("802.11ax")["association-response"]).formats[HE] == \
         FormatCapabilities(80, {1: 11, 2: 11}, frozenset(), 6_500_631, 8.0)
+    # In 6 GHz, HE's own elements say what HT and VHT say elsewhere.
+    for octets in frames_of("802.11ax-6ghz").values():
+        assert parse_capabilities(octets).formats[HE] == FormatCapabilities(
+            80, {1: 11, 2: 11}, frozenset(), 6_500_631, 16.0)
 
 
 @pytest.mark.parametrize("name", _MEDIA)
@@ -100,7 +110,20 @@ def test_association_of_medium_is_proven(name: str, tmp_path: Path) -> None:
     assert [(check.check, check.ok) for check in judge(tmp_path, name)] == [
         ("association uses no HT" if name.endswith("non-ht")
          else f"association uses {medium_of(name).phy.format}", True),  # type: ignore[union-attr]
-        ("channel access and aggregates are as the air charges", True)]
+        ("channel access and aggregates are as the air charges", True),
+        *([("frames are in the 6 GHz band", True)] if name == "802.11ax-6ghz" else [])]
+
+
+@pytest.mark.parametrize(("frequency_mhz", "holds"), [(5955, True), (6035, True), (5180, False),
+                                                      (5975, False)])
+def test_band_is_that_of_radiotap(frequency_mhz: int, *, holds: bool, tmp_path: Path) -> None:
+    name = "802.11ax-6ghz"
+    frames = [*frames_of(name).values()]
+    *_, band, _ = check_physical_layer(make_observed(
+        tmp_path, load_medium(name), frames, _RATES[name], frequency_mhz))
+    assert (band.check, band.ok) == ("frames are in the 6 GHz band", holds)
+    *_, band, _ = check_physical_layer(make_observed(tmp_path, load_medium(name), [], ""))
+    assert not band.ok
 
 
 @pytest.mark.parametrize("name", _MEDIA)
@@ -135,7 +158,7 @@ def _without(element: int, extended: int | None = None) -> Callable[[bytes], byt
 
 @pytest.mark.parametrize(("name", "element", "extended"), [
     ("802.11n-ht20", 45, None), ("802.11ac", 191, None), ("802.11ac", 45, None),
-    ("802.11ax", 255, 35)])
+    ("802.11ax", 255, 35), ("802.11ax-6ghz", 255, 35), ("802.11ax-6ghz", 255, 59)])
 @pytest.mark.parametrize("kind", ["probe-response", "association-request", "association-response"])
 def test_one_end_that_does_not_announce_it_fails(
         name: str, element: int, extended: int | None, kind: str, tmp_path: Path) -> None:

@@ -90,3 +90,26 @@ def test_tables_say_who_had_older_rates() -> None:
         ("P12, P2: WEP and TKIP exclude HT, VHT and HE (IEEE 802.11-2020, 12.6.3), so that frames "
          "go one by one at 54 Mbit/s (medium 802.11ac-non-ht).")]
     assert not list(list_media_without_ht(frame[frame["medium"] == "802.11ac"], "policy"))
+
+
+@pytest.mark.parametrize(("policy", "why"), [
+    ("P1", "is open"), ("P2", "has pmf below 2"), ("M2", "has pmf below 2"), ("M1", ""), ("M3", ""),
+    ("M5", ""), ("M6", "")])
+def test_band_of_6_ghz_needs_wpa3_or_owe(policy: str, why: str) -> None:
+    """IEEE 802.11ax-2021, 12.12.2: no open network, no WEP, no WPA2."""
+    scenario = load_scenario("N2")
+    if not why:
+        medium = policy_factors.load_scenario_medium(scenario, "802.11ax-6ghz", load_named(policy))
+        assert medium is not None and medium.name == "802.11ax-6ghz"
+        return
+    with pytest.raises(StudyError, match=f"policy {policy}: medium .* the policy {why}; write pmf"):
+        policy_factors.load_scenario_medium(scenario, "802.11ax-6ghz", load_named(policy))
+
+
+@pytest.mark.parametrize(("link", "why"), [
+    ({"keys": "psk"}, "has keys: psk"), ({"keys": "sae", "sae": "loop"}, "without sae: h2e")])
+def test_band_of_6_ghz_refuses_older_keys(link: dict[str, object], why: str) -> None:
+    policy = Policy.model_validate({"id": "X", "name": "x", "layers": {
+        "link": {"cipher": "CCMP", "pmf": 2, **link}}})
+    with pytest.raises(StudyError, match=why):
+        policy_factors.load_scenario_medium(load_scenario("N2"), "802.11ax-6ghz", policy)

@@ -11,7 +11,7 @@ import pytest
 from measure.cpu import clock
 from topologies import loader, model, yaml_reader
 from topologies.loader import load_medium
-from topologies.medium import frequency_mhz
+from topologies.medium import frequency_mhz, tuned_frequency_mhz
 from topologies.medium_model import Medium
 from topologies.phy_rates import HE, HT, NON_HT, VHT, Phy
 
@@ -110,6 +110,8 @@ def test_duration_of_frame_is_that_of_ns3(phy: Phy, psdu_bytes: int, us: float) 
     ("802.11ac", 64, (43, 67.5, 44, 912, 0, 16, 32)),
     # 64 x 12320 + 16 bits in symbols of 16333: 49.
     ("802.11ax", 64, (43, 67.5, 50.4, 49 * 13.6, 0, 16, 32)),
+    # 16 us are 2402 bytes, so 63 frames take 2404 and the last one 1540: 1,223,936 + 16 bits.
+    ("802.11ax-6ghz", 64, (43, 67.5, 50.4, 75 * 13.6, 0, 16, 32)),
     # 63 x 12320 + 16 bits in symbols of 1950: 399, 5469.6 us with the preamble. A 64th would end
     # after 5.55 ms.
     ("802.11ax-20", 63, (37, 67.5, 43.2, 399 * 13.6, 6, 10, 32 + 6))])
@@ -125,7 +127,8 @@ def test_airtime_of_aggregate_by_hand(name: str, together: int,
 
 def test_every_faster_medium_is_tested() -> None:
     """A further one has to be calculated by hand as well."""
-    assert FASTER == ["802.11ac", "802.11ax", "802.11ax-20", "802.11n-ht20", "802.11n-ht40"]
+    assert FASTER == ["802.11ac", "802.11ax", "802.11ax-20", "802.11ax-6ghz", "802.11n-ht20",
+                      "802.11n-ht40"]
 
 
 def test_short_frames_begin_eight_us_apart() -> None:
@@ -180,6 +183,11 @@ def test_media_in_5_ghz_tune_channels_in_order() -> None:
     assert medium.phy is not None
     assert [medium.phy.centre_channel(channel) for channel in (36, 149)] == [42, 155]
     assert load_medium("802.11n-ht20").tuned_channel(6, [1, 6]) == 6
+    upper = load_medium("802.11ax-6ghz")
+    assert [tuned_frequency_mhz(upper, channel, [1, 6]) for channel in (1, 6)] == [5955, 6035]
+    assert upper.phy is not None and upper.phy.centre_channel(17) == 23
+    assert [tuned_frequency_mhz(medium, 6, [1, 6]), tuned_frequency_mhz(None, 6, [6])] == [
+        5745, 2437]
     with pytest.raises(ValueError, match="3 channels, and of 80 MHz there are 2"):
         medium.tuned_channel(1, [1, 6, 11])
 
@@ -204,6 +212,9 @@ def test_media_in_5_ghz_tune_channels_in_order() -> None:
     ("802.11n-ht20", "width_mhz: 20", "width_mhz: 40", "width_mhz must be 20 in 2.4 GHz"),
     ("802.11n-ht20", "format: HT", "format: EHT", "format must be one of HT, VHT, HE, non-HT"),
     ("802.11ax", "guard_us: 0.8", "guard_us: 0.4", "guard_us must be one of 0.8, 1.6, 3.2"),
+    ("802.11ax-6ghz", "format: HE", "format: VHT", "format must be HE in 6 GHz"),
+    ("802.11ax-6ghz", "channels: [1, 17]", "channels: [1, 5]", "channels must be some of 1, 17, "),
+    ("802.11ax-6ghz", "band_ghz: 6", "band_ghz: 60", "band_ghz must be 2.4 or 5 or 6"),
     ("802.11n-ht20", "phy: {", "signal: {rates_bps: [54000000]}\nphy: {",
      "signal and phy exclude")])
 def test_medium_that_standard_does_not_have_is_refused(tmp_path: Path, name: str, old: str,

@@ -10,6 +10,7 @@ import pytest
 import studies
 from conftest import PROJECT
 from policies import DaemonOptions, Policy, load_named, load_policy
+from studies import policy_factors
 from studies.qop2007 import cells, measurements, phases
 from studies.qop2007.measurements import AuthenticationRecord, Measurements, PhaseRecord
 from studies.qop2007.study import STUDY
@@ -107,16 +108,16 @@ def test_tunnels_that_need_an_address_at_once_are_refused() -> None:
 def test_a_session_is_resumed_between_subnets_of_one_server() -> None:
     """What counts is the server, and not the agent."""
     scenario = load_scenario("R1")
-    tls = load_named("M5")
+    tls = load_policy(PROJECT / "examples" / "wpa2-eap-tls.yml")
     layers = tls.layers.model_copy(update={"dot1x": tls.layers.dot1x.model_copy(update={
         "tls": tls.layers.dot1x.tls.model_copy(update={"sessions": "resumed"})})})
     resumed = tls.model_copy(update={"layers": layers})
     with pytest.raises(StudyError, match="have a RADIUS server each"):
-        cells.check_sessions(resumed, scenario)
+        policy_factors.check_sessions(resumed, scenario)
     nodes = {name: replace(node, radius_server="cn-a") if name.startswith("ap-") else node
              for name, node in scenario.network.nodes.items()}
-    cells.check_sessions(resumed, replace(scenario, network=replace(scenario.network,
-                                                                    nodes=nodes)))
+    network = replace(scenario.network, nodes=nodes)
+    policy_factors.check_sessions(resumed, replace(scenario, network=network))
 
 
 def test_connection_time_is_asked_for_with_dhcp() -> None:

@@ -58,24 +58,36 @@ def test_a_session_is_of_one_server() -> None:
     """Resumed at home and within a subnet; between two agents, each with a server, it is not."""
     policy = load_policy(PROJECT / "examples" / "wpa2-eap-tls-resumed.yml")
     for name in ("N1", "N2", "E1", "E2"):
-        cells.check_sessions(policy, load_scenario(name))
+        policy_factors.check_sessions(policy, load_scenario(name))
     for name in ("R1", "R3"):
         with pytest.raises(StudyError, match=f"in scenario {name}: sessions: resumed .* server"):
-            cells.check_sessions(policy, load_scenario(name))
-        cells.check_sessions(load_policy(PROJECT / "examples" / "wpa2-eap-tls.yml"),
-                             load_scenario(name))
+            policy_factors.check_sessions(policy, load_scenario(name))
+        policy_factors.check_sessions(load_policy(PROJECT / "examples" / "wpa2-eap-tls.yml"),
+                                      load_scenario(name))
+
+
+def test_a_session_of_tls_1_3_is_resumed_once() -> None:
+    """So the node stays, or moves with its keys."""
+    policy = load_policy(PROJECT / "examples" / "wpa3-eap-tls-resumed.yml")
+    assert policy.resumes_once and not load_named("M13-resumed").resumes_once
+    policy_factors.check_sessions(policy, load_scenario("N2"))
+    with pytest.raises(StudyError, match=r"in scenario E1: with TLS 1\.3 FreeRADIUS resumes"):
+        policy_factors.check_sessions(policy, load_scenario("E1"))
+    fast = policy.model_copy(update={"layers": policy.layers.model_copy(update={
+        "link": load_named("M8").layers.link})})
+    assert cells.keeps_keys(fast, load_scenario("E1"))
+    assert not cells.keeps_keys(policy, load_scenario("E1"))
+    policy_factors.check_sessions(fast, load_scenario("E1"), keeps_keys=True)
 
 
 @pytest.mark.parametrize(("layers", "said"), [
-    ({"dot1x": {"eap": "TLS", "tls": {"version": "1.3", "sessions": "resumed"}}},
-     "every second time only"),
     ({"dot1x": {"eap": "TLS"}, "aaa": {"server": "hostapd"}}, "layers.aaa is for a card here"),
     ({"dot1x": {"eap": "AKA'", "tls": {}}, "aaa": {"server": "hostapd"}}, "layers.aaa is for"),
     ({"dot1x": {"eap": "AKA"}, "aaa": {"server": "hostapd", "authority": "visited"}},
      "layers.aaa is for")])
 def test_who_decides_is_what_the_study_has(layers: dict[str, Any], said: str, tmp_path: Path,
                                            ) -> None:
-    """A session that is resumed by chance, and servers that are not there, in one line."""
+    """Servers that are not there, in one line."""
     file = tmp_path / "x.yml"
     file.write_text(json.dumps({"id": "X", "name": "X", "layers": layers}))
     with pytest.raises(StudyError, match=said) as caught:
@@ -93,14 +105,14 @@ def test_macsec_takes_a_wire_to_an_agent() -> None:
     """Every scenario of the project's has one; elsewhere the policy is refused in a line."""
     policy = load_named("M5-macsec")
     for name in ("N1", "N2", "E1", "R1", "R3"):
-        cells.check_wires(policy, load_scenario(name))
+        policy_factors.check_wires(policy, load_scenario(name))
     scenario = load_scenario("N2")
     nodes = dict(scenario.network.nodes)
     nodes["ha-a"] = replace(nodes["ha-a"], duties=["router"])
     elsewhere = replace(scenario, network=replace(scenario.network, nodes=nodes))
     with pytest.raises(StudyError, match=r"policy M5-macsec in scenario N2: wire: .* ap-a has"):
-        cells.check_wires(policy, elsewhere)
-    cells.check_wires(load_named("M5"), elsewhere)
+        policy_factors.check_wires(policy, elsewhere)
+    policy_factors.check_wires(load_named("M5"), elsewhere)
 
 
 def test_transport_mode_takes_a_peer_that_is_the_agent() -> None:
