@@ -83,7 +83,8 @@ def _describe_station(network: Network, node: Node, _name: str) -> dict[str, Any
     home = next(cell for cell in cells if cell.agent == node.agent)
     return {"interface": node.radio_interface, "mac": node.radio_mac, "address": node.address,
             "agent": node.agent,
-            "agent_address": network.nodes[node.agent].address, "ssid": home.ssid}
+            "agent_address": network.nodes[node.agent].address, "ssid": home.ssid,
+            **({"bgscan": node.roaming.bgscan_option} if node.roaming else {})}
 
 
 def _describe_access_point(network: Network, node: Node, name: str) -> dict[str, Any]:

@@ -55,13 +55,13 @@ def change_layer(layer: str, **changes: Any) -> Change:
         layer: name of the layer, such as "link".
         changes: new values by field. The function raises StudyError for a policy without the layer.
     """
-    def change(policy: Policy) -> Policy:
+    def change_policy(policy: Policy) -> Policy:
         present = getattr(policy.layers, layer)
         if present is None:
             raise StudyError(f"policy {policy.id}: has no layer {layer}, which the control "
                              "changes; leave it out with --policies")
         return add_layer(layer, present.model_copy(update=changes))(policy)
-    return change
+    return change_policy
 
 
 def add_layer(layer: str, value: Any) -> Change:
@@ -88,6 +88,8 @@ JUDGED_WITH = ("network.wep_key", "network.passphrase", "network.radius_secret",
                "network.eap_identity",
                "mobile_ip.key_hex", "wires.cak")
 _FILES = (".yml", ".yaml")
+#: Scenarios in which the station roams by itself.
+DRIVES = ("D1", "D2")
 #: Reason why a study that accounts for every packet permits no losses on the sender's wire.
 ACCOUNTED = "what it loses is in no capture, by which every packet is accounted for"
 
@@ -301,21 +303,25 @@ def policy_level(policy: Policy) -> Level:
         "name": policy.name, "layers": policy.layers.model_dump(mode="json")})
 
 
-def read_scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
+def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
+                   drives: bool = False) -> list[Level]:
     """Return scenarios by name and file as levels.
 
     Args:
         names: names of scenarios, or paths of .yml files.
         files: scenario files of the user.
+        drives: whether the study measures scenarios in which the station roams by itself, and no
+            others.
 
     Returns:
-        The chosen scenarios. Without names and files, all scenarios of the project.
+        The chosen scenarios. Without names and files, all of this kind that come with the project.
 
     Raises:
         LevelError: there is no scenario of a name.
-        StudyError: a scenario cannot be read or occurs twice.
+        StudyError: a scenario cannot be read, occurs twice, or is of another kind.
     """
-    chosen = [*names, *map(str, files)] or scenario_ids()
+    chosen = [*names, *map(str, files)] or [name for name in scenario_ids()
+                                            if (name in DRIVES) == drives]
     for name in chosen:
         if name not in scenario_ids() and not name.endswith(_FILES):
             raise LevelError(f"{name}: no such scenario; choose from {', '.join(scenario_ids())}, "
@@ -328,6 +334,12 @@ def read_scenarios(names: Sequence[str], files: Sequence[Path]) -> list[Level]:
     for level in levels:
         if ids.count(level.id) > 1:
             raise StudyError(f"scenario {level.id} is there twice; give your file an id of its own")
+        if level.value.is_drive != drives:
+            raise StudyError(f"scenario {level.id}: " + (
+                "its station does not roam by itself, and this study measures drives; add roaming, "
+                "or choose the study qop2007" if drives else
+                "its station roams by itself, and this study moves it by command; choose the "
+                "study drivetest, or leave roaming out"))
     return levels
 
 
@@ -412,12 +424,14 @@ def restore_level(factor: str, name: str, entry: LevelRecord) -> Level:
 def scenario_digest(content: Mapping[str, Any]) -> str:
     """Return the SHA-256 of the parts of a scenario that affect the measurement.
 
-    Title and mobility are left out. Positions are left out unless the scenario is about them.
+    The title is left out. Positions are left out unless the scenario is about them, and mobility
+    unless the mobile node roams by itself.
     """
     # Parse the content first, so that fields added later have their defaults in older results.
     document = asdict(from_json(Scenario, content))
-    for part in ("title", "mobility"):
-        del document[part]
+    del document["title"]
+    if not any(node["roaming"] for node in document["network"]["nodes"].values()):
+        del document["mobility"]
     if not document["moves_on"]:
         del document["moves_on"]
     for node in document["network"]["nodes"].values():
@@ -426,7 +440,7 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
         for name, default in (("jitter_ms", 0), ("loss_burst_packets", 1)):
             if link[name] == default:  # digests of earlier versions lack it
                 del link[name]
-    if not document.pop("is_placed"):
+    if not document.pop("is_placed") and "mobility" not in document:
         for node in document["network"]["nodes"].values():
             del node["position"]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
@@ -437,7 +451,7 @@ def _drop_default_fields(node: dict[str, Any]) -> None:
 
     So scenarios keep the digests of earlier versions.
     """
-    for name in ("radius_server", "second_radius_server", "is_down"):
+    for name in ("radius_server", "second_radius_server", "is_down", "roaming"):
         if not node[name]:
             del node[name]
     for interface in node["interfaces"].values():

@@ -13,7 +13,7 @@ import ipaddress
 import os
 import resource
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
@@ -195,6 +195,20 @@ class Testbed:
         counters = [air.read_counters(mac) for air in self._airs.values()]
         return {field: sum(getattr(each, field) for each in counters)
                 for field in queueing_disciplines.TransmissionCounters._fields}
+
+    def plan_move(self, name: str, position: Sequence[float]) -> Callable[[], None]:
+        """Prepare a new position (m) of a node's radio, and return a function that applies it.
+
+        The medium must have a signal, and stations must contend (DCF). All other radios keep the
+        positions of the network.
+        """
+        mac = self.network.nodes[name].radio_mac
+        moves = [air.plan_move({mac: position}) for air in self._airs.values()]
+
+        def apply_moves() -> None:
+            for each in moves:
+                each()
+        return apply_moves
 
     def disable_aggregation(self) -> None:
         """Let stations send every frame alone on all channels, for a negative control."""

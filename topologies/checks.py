@@ -29,6 +29,7 @@ from topologies.model import (
     Interface,
     Network,
     Node,
+    Roaming,
     Scenario,
 )
 from topologies.yaml_reader import YamlPlace, YamlSource
@@ -172,6 +173,9 @@ __all__ = [
 
 # --- Networks and scenarios: nodes, duties and roles ---
 
+#: Method of background scans, and thresholds of the signal from any to none that is received.
+BGSCAN, THRESHOLDS_DBM = "simple", (-100, -1)
+
 # Duties are groups of Ansible's inventory, which reserves two names; node names are its hosts.
 _DUTY = re.compile(r"[a-z][a-z0-9_]*")
 _RESERVED_DUTIES = ("all", "ungrouped")
@@ -253,6 +257,7 @@ def check_scenario(scenario: Scenario, place: YamlSource | Path | str) -> None:
     _check_services(network_, inside)
     _check_places(scenario, source)
     _check_moves(scenario, source)
+    _check_drive(scenario, source)
     if scenario.peer == scenario.mobile_node:
         raise TopologyError(f"{source.at('peer')}: {scenario.peer} is the mobile node itself; name "
                             "another node")
@@ -346,18 +351,36 @@ def _check_duty_fields(name: str, node: Node, place: YamlSource) -> None:
                                 "an access point's bridge has no address; give it one")
     if node.has_duty(STATION):
         _check_station(name, node, place)
+    _check_roaming(node.roaming, place.part_at("roaming"))
     if node.has_duty(HOME_AGENT) and node.has_duty(GATEWAY):
         raise TopologyError(f"{place.at('duties', name=f'{name}: duties')}: a {HOME_AGENT} is the "
                             f"gateway of its subnet; leave {GATEWAY} out")
     for field, duty in (("ssid", ACCESS_POINT), ("channel", ACCESS_POINT), ("serves", HOME_AGENT),
                         ("radius_server", ACCESS_POINT), ("second_radius_server", ACCESS_POINT),
-                        ("is_down", RADIUS_SERVER)):
+                        ("is_down", RADIUS_SERVER), ("roaming", STATION)):
         if getattr(node, field) not in (None, False) and not node.has_duty(duty):
             raise TopologyError(f"{place.at(field, name=f'{name}: {field}')}: has an effect on "
                                 f"nodes of the duty {duty} alone; leave it out")
     if node.position is not None and not (node.has_duty(STATION) or node.has_duty(ACCESS_POINT)):
         raise TopologyError(f"{place.at('position', name=f'{name}: position')}: has an effect on "
                             "nodes with a radio alone; leave it out")
+
+
+def _check_roaming(roaming: Roaming | None, place: YamlSource) -> None:
+    """Refuse background scans that are not measured, or that make no sense."""
+    if roaming is None:
+        return
+    if roaming.bgscan != BGSCAN:
+        raise TopologyError(f"{place.at('bgscan')}: {roaming.bgscan!r} is not measured here; write "
+                            f"{BGSCAN}")
+    least, most = THRESHOLDS_DBM
+    if not least <= roaming.threshold_dbm <= most:
+        raise TopologyError(f"{place.at('threshold_dbm')}: {roaming.threshold_dbm}; write a signal "
+                            f"in dBm, {least} to {most}")
+    if not 1 <= roaming.short_s <= roaming.long_s:
+        raise TopologyError(f"{place.at('short_s')}: scans every {roaming.short_s} s below the "
+                            f"threshold and every {roaming.long_s} s above; write 1 or more, and "
+                            "no more than long_s")
 
 
 def _check_station(name: str, node: Node, place: YamlSource) -> None:
@@ -517,6 +540,30 @@ def _check_moves(scenario: Scenario, source: YamlSource) -> None:
     if scenario.moves_on and scenario.foreign_agent is None:
         raise TopologyError(f"{source.at('moves_on')}: {scenario.roams_to} is in the mobile node's "
                             "own subnet, where it moves on in any case; leave it out")
+
+
+def _check_drive(scenario: Scenario, source: YamlSource) -> None:
+    """Refuse a station that roams by itself, and a scenario that cannot make it do so."""
+    if not scenario.is_drive:
+        return
+    at = source.at("roaming")
+    if scenario.mobility is None:
+        raise TopologyError(f"{at}: {scenario.mobile_node} does not move, so that its signal stays "
+                            "the same; add mobility")
+    if scenario.roams_to is not None:
+        raise TopologyError(f"{source.at('roams_to')}: the signal decides where "
+                            f"{scenario.mobile_node} roams to, by its roaming; leave one of them "
+                            "out")
+    nodes = scenario.network.nodes
+    cells = {name: nodes[name] for name in scenario.network.of_duty(ACCESS_POINT)}
+    if len(cells) < 2:
+        raise TopologyError(f"{at}: there is one access point, so that no other can be better; add "
+                            "another")
+    home = cells[scenario.home]
+    for name, cell in cells.items():
+        if (cell.ssid, cell.agent) != (home.ssid, home.agent):
+            raise TopologyError(f"{at}: {name} has another ssid or agent than {scenario.home}, so "
+                                "that the station's address does not work there; give both one")
 
 
 def _check_places(scenario: Scenario, source: YamlSource) -> None:

@@ -27,6 +27,7 @@ from topologies.model import (
     Medium,
     Network,
     Node,
+    Roaming,
     Scenario,
     Wire,
     node_of,
@@ -40,7 +41,7 @@ _LATER_MEDIUM_FIELDS = ("longest_ppdu_us", "mpdu_spacing_us", "s_mpdu", "queue_f
 
 #: Likewise fields of a link, and of a node.
 _LATER_LINK_FIELDS = ("jitter_ms", "loss_burst_packets")
-_LATER_NODE_FIELDS = ("second_radius_server", "is_down")
+_LATER_NODE_FIELDS = ("second_radius_server", "is_down", "roaming")
 
 # --- A scenario's changes to its network: nodes, channels, positions and wires ---
 
@@ -74,8 +75,13 @@ class ScenarioChanges(Strict):
     nodes: list[str] = field(default_factory=list)
     channels: dict[str, int] = field(default_factory=dict)
     positions: dict[str, list[float]] = field(default_factory=dict)
+    roaming: dict[str, Roaming] = field(default_factory=dict)
     wire: LinkChanges = field(default_factory=LinkChanges)
     links: dict[str, LinkChanges] = field(default_factory=dict)
+
+
+#: A scenario's changes of nodes, by the field of the node.
+_NODE_CHANGES = {"channel": "channels", "position": "positions", "roaming": "roaming"}
 
 
 def apply_scenario_changes(network: Network, plan: ScenarioChanges, presets: Mapping[str, Wire],
@@ -95,11 +101,12 @@ def apply_scenario_changes(network: Network, plan: ScenarioChanges, presets: Map
     taking_part = [name for name in network.nodes if not plan.nodes or name in plan.nodes]
     _refuse_without_effect(network, plan, taking_part, source)
     nodes = {name: dataclasses.replace(node, channel=plan.channels.get(name, node.channel),
-                                       position=plan.positions.get(name, node.position))
+                                       position=plan.positions.get(name, node.position),
+                                       roaming=plan.roaming.get(name, node.roaming))
              for name, node in network.nodes.items() if name in taking_part}
-    places: dict[KeyPath, KeyPath] = {("nodes", name, key): (f"{key}s", name)
-                                                for key in ("channel", "position")
-                                                for name in getattr(plan, f"{key}s")}
+    places: dict[KeyPath, KeyPath] = {
+        ("nodes", name, key): (changes, name) for key, changes in _NODE_CHANGES.items()
+        for name in getattr(plan, changes)}
     links: list[Link] = []
     for number, link in enumerate(network.links):
         if not all(node_of(end) in taking_part for end in link.ends):
@@ -142,7 +149,7 @@ def _leads_to_router(link: Link, network: Network) -> bool:
 
 def _refuse_unknown(network: Network, plan: ScenarioChanges, source: YamlSource) -> None:
     """Refuse changes that name nodes or link ends which the network lacks, or names twice."""
-    for key in ("nodes", "channels", "positions"):
+    for key in ("nodes", *_NODE_CHANGES.values()):
         names = list(getattr(plan, key))
         for number, name in enumerate(names):
             place = source.at(key, number if key == "nodes" else name, name=key)
@@ -161,13 +168,14 @@ def _refuse_unknown(network: Network, plan: ScenarioChanges, source: YamlSource)
 def _refuse_without_effect(network: Network, plan: ScenarioChanges, taking_part: Sequence[str],
                            source: YamlSource) -> None:
     """Refuse changes of nodes that take no part in the scenario, or lack the property."""
-    for key, what in (("channels", "channel"), ("positions", "radio")):
+    for key, what in (("channels", "channel"), ("positions", "radio"), ("roaming", "supplicant")):
         for name in getattr(plan, key):
             place, node = source.at(key, name), network.nodes[name]
             if name not in taking_part:
                 raise TopologyError(f"{place}: {name} takes no part; leave it out here, or add it "
                                     "to nodes")
-            if not (node.has_duty(ACCESS_POINT) or (key == "positions" and node.has_duty(STATION))):
+            if not (node.has_duty(STATION) if key == "roaming" else node.has_duty(ACCESS_POINT)
+                    or (key == "positions" and node.has_duty(STATION))):
                 raise TopologyError(f"{place}: {name} has no {what}; leave it out")
     links = [link for link in network.links if all(node_of(end) in taking_part
                                                    for end in link.ends)]
@@ -250,6 +258,7 @@ def load_scenario(name: str) -> Scenario:
     - `nodes:` keeps only these nodes.
     - `channels:` sets other channels of access points.
     - `positions:` sets other positions of nodes.
+    - `roaming:` sets when stations look for a better access point.
     - `wire:` sets the wire of the links between home agents and routers.
     - `links:` changes single links, each named by one of its ends.
 

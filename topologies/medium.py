@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from topologies import model, queueing_disciplines
@@ -157,6 +158,12 @@ class Transmitters:
             distance_m(self.positions[one], self.positions[other]), frequency_mhz(channel) * 1e6)
             for one, other in itertools.permutations(there, 2)}
 
+    def moved_to(self, positions: Mapping[str, Sequence[float]]) -> Transmitters:
+        """Return the transmitters with other positions (m) of some radios, by MAC address."""
+        return replace(self, positions={
+            **self.positions, **{number: positions[mac] for number, mac in self.addresses.items()
+                                 if mac in positions}})
+
     @property
     def last(self) -> int:
         """Return the highest transmitter number."""
@@ -294,6 +301,22 @@ class Channel:
         if self._dcf is not None:
             queueing_disciplines.reseed_backoffs(self._host.pid, self.device, _HANDLE,
                                                  replace(self._dcf, seed=self._channel_seed(seed)))
+
+    def plan_move(self, positions: Mapping[str, Sequence[float]]) -> Callable[[], None]:
+        """Prepare new positions of radios, and return a function that applies them.
+
+        The function only sends a request, so it takes little time during a measurement.
+
+        Args:
+            positions: New positions in m, by MAC address.
+        """
+        assert self._dcf is not None
+        moved = self._transmitters.moved_to(positions)
+        channel = replace(self._dcf, received_dbm=moved.received_dbm(self._dcf.medium,
+                                                                     self._number))
+        request = queueing_disciplines.encode_move(channel)
+        return partial(queueing_disciplines.move_radios, self._host.pid, self.device, _HANDLE,
+                       request)
 
     def read_counters(self, mac: str) -> queueing_disciplines.TransmissionCounters:
         """Return the kernel's counters of a station on a channel with contention."""

@@ -103,18 +103,18 @@ def bit_errors(rate_bps: int, signal_to_noise: float) -> float:
     return min(_BIT_ERRORS[rate_bps](signal_to_noise), 0.5)
 
 
-def _dbpsk(ratio: float) -> float:
+def _dbpsk_errors(ratio: float) -> float:
     return 0.5 * math.exp(-ratio * _DSSS_SPREAD)
 
 
-def _dqpsk(ratio: float) -> float:
+def _dqpsk_errors(ratio: float) -> float:
     """Return the bit error rate of differential QPSK (approximation of Ferrari, Corazza 2004)."""
     per_bit = ratio * _DSSS_SPREAD / 2
     return ((_ROOT_2 + 1) / math.sqrt(8 * math.pi * _ROOT_2) / math.sqrt(per_bit)
             * math.exp(-(2 - _ROOT_2) * per_bit))
 
 
-def _cck(energy: float) -> Callable[[float], float]:
+def _cck_errors(energy: float) -> Callable[[float], float]:
     """Return a function for the bit error rate of CCK, as of eight biorthogonal codes.
 
     It differs from ns-3 by 0.1 dB.
@@ -140,7 +140,7 @@ def _codes_confused(distance: float) -> float:
     return below + (wrong(low) + inner + wrong(high)) * width / 3
 
 
-def _ofdm(raw: Callable[[float], float], code: tuple[int, int, Sequence[int]]
+def _ofdm_errors(raw: Callable[[float], float], code: tuple[int, int, Sequence[int]]
           ) -> Callable[[float], float]:
     """Return a function for the bit error rate of OFDM after the convolutional code.
 
@@ -157,11 +157,11 @@ def _ofdm(raw: Callable[[float], float], code: tuple[int, int, Sequence[int]]
     return errors
 
 
-def _bpsk(ratio: float) -> float:
+def _bpsk_errors(ratio: float) -> float:
     return 0.5 * math.erfc(math.sqrt(ratio))
 
 
-def _qpsk(ratio: float) -> float:
+def _qpsk_errors(ratio: float) -> float:
     return 0.5 * math.erfc(math.sqrt(ratio / 2))
 
 
@@ -178,11 +178,15 @@ _TWO_THIRDS = (2, 6, (3, 70, 285, 1276, 6160, 27128, 117019, 498860, 2103891, 87
 _THREE_QUARTERS = (3, 5, (42, 201, 1492, 10469, 62935, 379644, 2253373, 13073811, 75152755,
                           428005675))
 _BIT_ERRORS: Mapping[int, Callable[[float], float]] = {
-    1_000_000: _dbpsk, 2_000_000: _dqpsk, 5_500_000: _cck(8), 11_000_000: _cck(4),
-    6_000_000: _ofdm(_bpsk, _HALF), 9_000_000: _ofdm(_bpsk, _THREE_QUARTERS),
-    12_000_000: _ofdm(_qpsk, _HALF), 18_000_000: _ofdm(_qpsk, _THREE_QUARTERS),
-    24_000_000: _ofdm(_qam16, _HALF), 36_000_000: _ofdm(_qam16, _THREE_QUARTERS),
-    48_000_000: _ofdm(_qam64, _TWO_THIRDS), 54_000_000: _ofdm(_qam64, _THREE_QUARTERS)}
+    1_000_000: _dbpsk_errors, 2_000_000: _dqpsk_errors,
+    5_500_000: _cck_errors(8), 11_000_000: _cck_errors(4),
+    6_000_000: _ofdm_errors(_bpsk_errors, _HALF),
+    9_000_000: _ofdm_errors(_bpsk_errors, _THREE_QUARTERS),
+    12_000_000: _ofdm_errors(_qpsk_errors, _HALF),
+    18_000_000: _ofdm_errors(_qpsk_errors, _THREE_QUARTERS),
+    24_000_000: _ofdm_errors(_qam16, _HALF), 36_000_000: _ofdm_errors(_qam16, _THREE_QUARTERS),
+    48_000_000: _ofdm_errors(_qam64, _TWO_THIRDS),
+    54_000_000: _ofdm_errors(_qam64, _THREE_QUARTERS)}
 
 
 def distance_m(one: Sequence[float], other: Sequence[float]) -> float:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import ipaddress
+import itertools
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -67,7 +68,8 @@ def visited_subnet(home_address: str, gateway: str, agent: Sequence[str]) -> Vis
 
 __all__ = ["ACCESS_POINT", "DCF", "DHCP_SERVER", "GATEWAY", "HOME_AGENT", "OCSP_RESPONDER",
            "QUEUE", "RADIUS_SERVER", "ROUTER", "STATION", "Device", "Interface", "Link", "Medium",
-           "Mobility", "Network", "Node", "Scenario", "Wire", "from_json", "node_of", "with_duties"]
+           "Mobility", "Network", "Node", "Roaming", "Scenario", "Wire", "from_json", "node_of",
+           "with_duties"]
 
 # --- Networks and scenarios ---
 
@@ -98,6 +100,25 @@ class Interface(Strict):
 
 
 @dataclass(frozen=True)
+class Roaming(Strict):
+    """Background scans of a station that looks for a better access point (`bgscan`).
+
+    It scans every `short_s` while its access point's signal is below `threshold_dbm`, and every
+    `long_s` otherwise. After each scan it moves if another access point is clearly better.
+    """
+
+    bgscan: str
+    threshold_dbm: int
+    short_s: int
+    long_s: int
+
+    @property
+    def bgscan_option(self) -> str:
+        """Return the value of wpa_supplicant's option `bgscan`."""
+        return f"{self.bgscan}:{self.short_s}:{self.threshold_dbm}:{self.long_s}"
+
+
+@dataclass(frozen=True)
 class Node(Strict):
     """A node of a network, with its duties (such as access_point), which the network names.
 
@@ -105,7 +126,8 @@ class Node(Strict):
     access point; None is its home agent. `second_radius_server` is asked if that one does not
     answer, and `is_down` says of a server that it does not run. `routes` maps further prefixes to
     next hops; `serves` is the prefix behind a home agent. `position` is x and y, or x, y and z, in
-    metres. `device` is the processor that it computes on; None is the machine as it is.
+    metres. `device` is the processor that it computes on; None is the machine as it is. With
+    `roaming`, a station changes its access point by itself.
     """
 
     duties: list[str]
@@ -122,6 +144,7 @@ class Node(Strict):
     channel: int | None = None
     position: list[float] | None = None
     device: Device | None = None
+    roaming: Roaming | None = None
 
     def has_duty(self, duty: str) -> bool:
         """Return whether the node has a duty, such as access_point."""
@@ -351,6 +374,12 @@ class Mobility(Strict):
     start_s: int
     stop_s: int
 
+    def position_at(self, start: Sequence[float], at_s: float) -> list[float]:
+        """Return the position (m) at a time (s), of a node that drives off from `start`."""
+        share = min(max((at_s - self.start_s) / (self.stop_s - self.start_s), 0.0), 1.0)
+        return [here + share * (there - here)
+                for here, there in itertools.zip_longest(start, self.to, fillvalue=0.0)]
+
 
 @dataclass(frozen=True)
 class Scenario(Strict):
@@ -447,6 +476,11 @@ class Scenario(Strict):
     def companions(self) -> list[str]:
         """Return the names of the other stations, which stay at home."""
         return [name for name in self.network.of_duty(STATION) if name != self.mobile_node]
+
+    @property
+    def is_drive(self) -> bool:
+        """Return whether the signal decides when the mobile node changes its access point."""
+        return self.network.nodes[self.mobile_node].roaming is not None
 
     def home_of(self, station: str) -> str:
         """Return the access point that serves a station's home subnet."""

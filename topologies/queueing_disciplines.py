@@ -16,7 +16,7 @@ import errno
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from topologies.medium_model import Medium
@@ -74,13 +74,17 @@ def send_request(pid: int, device: str, build: Callable[[int], NetlinkRequest], 
 # --- DCF channel of a medium (sch_dcf), in a guest ---
 
 KIND = "dcf"
-_TCA_DCF_CHANNEL, _TCA_DCF_TIMING, _TCA_DCF_POWER, _TCA_DCF_LINKS, _TCA_DCF_ADDRESSES = range(1, 6)
+_TCA_DCF_CHANNEL, _TCA_DCF_TIMING, _TCA_DCF_POWER, _TCA_DCF_LINKS, _TCA_DCF_ADDRESSES, \
+    _TCA_DCF_SIGNALS = range(1, 7)
 #: Number of frame lengths with a known loss, and the step between them in bytes; the kernel
 #: interpolates linearly.
 _LOSS_STEPS, _LOSS_STEP_BYTES = 33, 72
 #: Power in dBm of one unit: interference is summed in whole units.
 _UNIT_DBM = -130.0
 _CERTAIN = 0xFFFFFFFF
+#: Received signals (dBm) in the kernel: of a frame that is not heard, and the bounds of all others.
+#: 0 says nothing.
+_UNHEARD, _WEAKEST_DBM, _STRONGEST_DBM = -128, -127, -1
 #: Bits of a class's handle with its number.
 _MINOR = 0xFFFF
 #: Largest number of radios whose power matrix fits into a netlink attribute.
@@ -150,6 +154,31 @@ def reseed_backoffs(pid: int, device: str, handle: int, channel: DcfChannel) -> 
     """
     send_request(pid, device, lambda index: build_dcf_request(index, handle, channel, flags=0),
                  f"seed of {device}")
+
+
+def move_radios(pid: int, device: str, handle: int, attributes: bytes) -> None:
+    """Change received powers, signals, rates and losses of an emulated channel to other positions.
+
+    Nothing else of the channel changes. A transmission under way ends as it began.
+
+    Args:
+        pid: A process in the device's namespace.
+        device: The device.
+        handle: The qdisc's handle.
+        attributes: The result of `encode_move`.
+
+    Raises:
+        OSError: The kernel refuses the request.
+    """
+    send_request(pid, device, lambda index: qdisc_request(index, handle, attributes),
+                 f"positions on {device}")
+
+
+def encode_move(channel: DcfChannel) -> bytes:
+    """Return the netlink attributes that tell a channel the radios' new received powers."""
+    options = _placement_attributes(replace(channel, addresses={}), signals=bool(channel.addresses))
+    return (encode_attribute(TCA_KIND, KIND.encode() + b"\0")
+            + encode_nested(TCA_OPTIONS, options))
 
 
 def build_dcf_request(index: int, handle: int, channel: DcfChannel,
@@ -253,8 +282,12 @@ def _pack_channel(channel: DcfChannel) -> bytes:
         channel.seed)
 
 
-def _placement_attributes(channel: DcfChannel) -> bytes:
-    """Return netlink attributes of received powers, links and MAC addresses, if given."""
+def _placement_attributes(channel: DcfChannel, *, signals: bool = False) -> bytes:
+    """Return netlink attributes of received powers, links and MAC addresses, if given.
+
+    Radios report the received signals only if the kernel knows their addresses. So `signals` is
+    for a request without them.
+    """
     attributes, numbers = b"", range(1, channel.stations + 1)
     if channel.received_dbm:
         attributes += encode_attribute(_TCA_DCF_POWER, struct.pack(
@@ -268,7 +301,21 @@ def _placement_attributes(channel: DcfChannel) -> bytes:
         attributes += encode_attribute(_TCA_DCF_ADDRESSES, b"".join(
             bytes.fromhex(channel.addresses.get(number, "00" * 6).replace(":", "")) + bytes(2)
             for number in numbers))
+    if channel.received_dbm and (signals or channel.addresses):
+        attributes += encode_attribute(_TCA_DCF_SIGNALS, struct.pack(
+            f"={channel.stations ** 2}b", *(_signal_of(channel, sender, listener)
+                                            for sender in numbers for listener in numbers)))
     return attributes
+
+
+def _signal_of(channel: DcfChannel, sender: int, listener: int) -> int:
+    """Return the signal that a radio reports for another's frames, as the kernel's number."""
+    dbm, signal = channel.received_dbm.get((sender, listener)), channel.medium.signal
+    if dbm is None or signal is None:
+        return 0
+    if dbm < signal.sense_dbm:
+        return _UNHEARD
+    return round(min(max(dbm, _WEAKEST_DBM), _STRONGEST_DBM))
 
 
 def _pack_link(channel: DcfChannel, station: int, access_point: int) -> bytes:

@@ -35,7 +35,7 @@ def frame_key(temporal_key: bytes, sender: bytes, number: int) -> bytes:
     mixed = _mix_phase_1(keys, sender, high)
     words = [*mixed, (mixed[4] + low) & _WORD]
     for at in range(6):
-        words[at] = (words[at] + _substitute(words[at - 1] ^ keys[at])) & _WORD
+        words[at] = (words[at] + _substitute_bytes(words[at - 1] ^ keys[at])) & _WORD
     for at in range(6):
         turned = words[at - 1] ^ keys[at + 6] if at < 2 else words[at - 1]
         words[at] = (words[at] + (turned >> 1 | (turned & 1) << 15)) & _WORD
@@ -50,12 +50,12 @@ def _mix_phase_1(keys: Sequence[int], sender: bytes, high: int) -> list[int]:
     for turn in range(_ROUNDS):
         for at in range(_WORDS):
             key = keys[(at % 4) * 2 + (turn & 1)]
-            words[at] = (words[at] + _substitute(words[at - 1] ^ key)) & _WORD
+            words[at] = (words[at] + _substitute_bytes(words[at - 1] ^ key)) & _WORD
         words[4] = (words[4] + turn) & _WORD
     return words
 
 
-def _substitute(word: int) -> int:
+def _substitute_bytes(word: int) -> int:
     table = _substitution_table()
     swapped = table[word >> 8]
     return table[word & _BYTE] ^ (swapped >> 8 | (swapped & _BYTE) << 8)

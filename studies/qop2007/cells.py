@@ -64,7 +64,8 @@ FACTORS = (
     Factor("scenario", "Scenario", _read_scenarios, option="--scenarios",
            help="Measure these scenarios, names or .yml files (default: from the profile, else "
            f"{', '.join(PAPER_SCENARIOS)}).",
-           other_names=[name for name in scenario_ids() if name not in PAPER_SCENARIOS]),
+           other_names=[name for name in scenario_ids()
+                        if name not in (*PAPER_SCENARIOS, *policy_factors.DRIVES)]),
 )
 
 

@@ -30,6 +30,7 @@ PLACED = load_medium("802.11g-positions")
 #: For tables and messages alone.
 WORDS = {"name", "title", "source", "notes", "id"}
 WIRE = {"name": "w", "title": "t", "source": "mine", "rate_bps": 1e6}
+ROAMING = {"bgscan": "simple", "threshold_dbm": -70, "short_s": 2, "long_s": 20}
 DEVICE = {"name": "slow", "title": "t", "work": {"sha256-in-c": {"seconds": 1, "source": "mine"}}}
 
 
@@ -166,6 +167,7 @@ IN_NETWORK: dict[tuple[type, str], Any] = {
     (Node, "channel"): put(*AP_A, "channel", value=11),
     (Node, "position"): put(*A2, "position", value=[45, 45]),
     (Node, "device"): put(*A2, "device", value=DEVICE),
+    (Node, "roaming"): put("network", "nodes", "a1", "roaming", value=ROAMING),
     (Network, "nodes"): lambda document: with_host(document, []),
     (Network, "links"): lambda document: with_host(document, ["x1/eth0", "router/spare"]),
     (Scenario, "network"): put(*LINK, "delay_ms", value=1),
@@ -176,6 +178,7 @@ IN_NETWORK: dict[tuple[type, str], Any] = {
     (loader.ScenarioChanges, "nodes"): put("nodes", value=[
         "a2", "ap-a", "ap-b", "ha-a", "ha-b", "cn-a", "router"]),
     (loader.ScenarioChanges, "channels"): put("channels", value={"ap-a": 11}),
+    (loader.ScenarioChanges, "roaming"): put("roaming", value={"a1": ROAMING}),
     (loader.ScenarioChanges, "positions"): put("positions", value={"a2": [45, 45]}),
     (loader.ScenarioChanges, "wire"): put("wire", value={"delay_ms": 60}),
     (loader.ScenarioChanges, "links"): put("links", value={"ha-a/air0": {"delay_ms": 60}}),

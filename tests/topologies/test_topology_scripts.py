@@ -58,7 +58,8 @@ def test_shipped_scenarios_say_where_stations_are() -> None:
         nodes = scenario.network.nodes
         assert all(nodes[each].position for duty in ("station", "access_point")
                    for each in scenario.network.of_duty(duty))
-        assert (scenario.mobility is not None) == (scenario.roams_to is not None)
+        assert (scenario.mobility is not None) == (
+            scenario.roams_to is not None or scenario.is_drive)
 
 
 def test_a_drive_ends_nearer_to_where_it_leads() -> None:
@@ -136,7 +137,7 @@ def test_every_scenario_has_its_script() -> None:
     """Each of the paper's scenarios can be run as a file, and says what it is for when asked."""
     assert set(SCRIPTS.values()) == set(scenario_ids()) - {
         "E1", "E2", "R1c6", "R3", "R4", "N2-near", "N2-far", "N2-edge",
-        "campus-0ms", "campus-20ms", "campus-80ms"}
+        "campus-0ms", "campus-20ms", "campus-80ms", "D1", "D2"}
     for script, scenario in SCRIPTS.items():
         file = PROJECT / f"topologies/examples/{script}.py"
         assert os.access(file, os.X_OK)

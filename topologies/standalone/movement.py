@@ -77,17 +77,17 @@ def follow_station(net: Mininet_wifi, scenario: Scenario) -> Iterator[None]:
     dials = {point: SignalSetter(point) for point in net.aps}
     ended = threading.Event()
 
-    def update() -> None:
+    def update_signals() -> None:
         interface = station.wintfs[0]
         for point, dial in dials.items():
             dial.set_signal(interface.get_rssi(point.wintfs[0], station.get_distance_to(point)))
 
-    def follow() -> None:
+    def follow_moves() -> None:
         while not ended.wait(_INTERVAL_S):
-            update()
+            update_signals()
 
-    update()
-    thread = threading.Thread(target=follow, daemon=True)
+    update_signals()
+    thread = threading.Thread(target=follow_moves, daemon=True)
     thread.start()
     try:
         yield
@@ -124,13 +124,13 @@ def run_ping(net: Mininet_wifi, name: str, address: str) -> Iterator[PingCounts]
                                start_new_session=True)
     echoes = PingCounts()
 
-    def count() -> None:
+    def count_echoes() -> None:
         assert process.stdout is not None
         for line in process.stdout:
             echoes.answered += "bytes from" in line
             echoes.lost += "no answer yet" in line
 
-    reader = threading.Thread(target=count, daemon=True)
+    reader = threading.Thread(target=count_echoes, daemon=True)
     reader.start()
     try:
         yield echoes

@@ -11,7 +11,8 @@
  *
  * Without `power` everybody hears everybody, equally strong. With it, a station counts down while those
  * that it hears are silent, two that do not hear each other may overlap at a receiver, and the stronger
- * of two may come through (capture). Frames for one receiver go together where the medium aggregates
+ * of two may come through (capture). Stations may move: powers change between two transmissions. Frames
+ * for one receiver go together where the medium aggregates
  * them; each is lost or not by itself, and a block acknowledgement says which. Access points that have
  * beacons send them as they fall due; nobody is told of them. An aggregate is limited in frames, in length
  * and in time (the last two as bits of its rate), and its frames begin no closer than receivers take them.
@@ -121,6 +122,8 @@ struct dcf_channel {
 	u32 stations;
 	struct dcf_station *station;
 	const u64 *power;	/* of a sender (rows) at a listener; NULL: all alike */
+	const u64 *next_power;	/* after a move, once nobody sends */
+	bool moves;
 };
 
 /* A frame has come to its receiver; a frame's retries have ended. Neither may call back. */
@@ -485,6 +488,18 @@ static void dcf_over(struct dcf_channel *channel, u32 number)
 		dcf_answer(channel, number, peer, quiet);
 }
 
+/* Stations have moved: who counts whom as heard must not change while anybody sends. */
+static void dcf_move(struct dcf_channel *channel)
+{
+	const u64 *before = channel->power;
+
+	if (!channel->moves || channel->ends != DCF_NEVER)
+		return;
+	channel->power = channel->next_power;
+	channel->next_power = before;
+	channel->moves = false;
+}
+
 /* The first of the transmissions under way has ended, perhaps with others. */
 static void dcf_end(struct dcf_channel *channel)
 {
@@ -507,6 +522,7 @@ static void dcf_end(struct dcf_channel *channel)
 		else if (station->sends && !station->over && station->ends < channel->ends)
 			channel->ends = station->ends;
 	}
+	dcf_move(channel);
 	dcf_plan(channel);
 }
 

@@ -3,9 +3,14 @@
 #ifndef DCF_NETLINK_H
 #define DCF_NETLINK_H
 
-/* TCA_DCF_POWER has a u64 for each pair (dcf_channel.power), TCA_DCF_LINKS has dcf_link after dcf_link. */
+/*
+ * TCA_DCF_POWER has a u64 for each pair (dcf_channel.power), TCA_DCF_LINKS has dcf_link after dcf_link.
+ * TCA_DCF_SIGNALS has an s8 for each pair (dcf_received_dbm), and takes addresses. A change without
+ * TCA_DCF_CHANNEL moves stations: powers, links and signals of the same pairs.
+ */
 enum {
 	TCA_DCF_UNSPEC, TCA_DCF_CHANNEL, TCA_DCF_TIMING, TCA_DCF_POWER, TCA_DCF_LINKS, TCA_DCF_ADDRESSES,
+	TCA_DCF_SIGNALS,
 	__TCA_DCF_MAX
 };
 #define TCA_DCF_MAX (__TCA_DCF_MAX - 1)

@@ -6,6 +6,7 @@
  * none. A frame's mark is the class of its receiver, or 0. Options come in attributes of
  * net/sched/dcf_netlink.h; statistics of classes go out so. Emulated radios tell what they send by
  * themselves (dcf_management): it takes the air as a frame that nobody receives, and is not late itself.
+ * They ask how strongly they receive each other (dcf_received_dbm).
  */
 #include <linux/etherdevice.h>
 #include <linux/module.h>
@@ -26,8 +27,10 @@ struct dcf_sched {
 	struct dcf_timing timing;
 	struct dcf_frame *frames;	/* all stations' queues */
 	struct dcf_link *links;
+	u32 link_count;
 	u16 *link_of;		/* of a pair; 0: none, else one more than its place */
 	struct dcf_address *addresses;
+	s8 *signals;		/* of a sender (rows) at a listener, in dBm */
 	u32 frequency_mhz;
 	struct list_head all;
 	struct Qdisc *sch;
@@ -148,6 +151,38 @@ static struct sk_buff *dcf_dequeue(struct Qdisc *sch)
 	return skb;
 }
 
+static u32 dcf_number_of(const struct dcf_sched *q, const u8 *address)
+{
+	u32 number;
+
+	for (number = 0; number < q->channel.stations; number++)
+		if (ether_addr_equal_unaligned(q->addresses[number].bytes, address))
+			break;
+	return number;
+}
+
+/* How strongly an emulated radio receives what another one sends. */
+int dcf_received_dbm(u32 frequency_mhz, const u8 *from, const u8 *to)
+{
+	struct dcf_sched *q;
+	int dbm = DCF_UNPLACED;
+
+	spin_lock_bh(&dcf_all_lock);
+	list_for_each_entry(q, &dcf_all, all) {
+		u32 stations = q->channel.stations, sender, listener;
+
+		if (q->frequency_mhz != frequency_mhz || !q->signals)
+			continue;
+		sender = dcf_number_of(q, from);
+		listener = dcf_number_of(q, to);
+		if (sender < stations && listener < stations)
+			dbm = q->signals[sender * stations + listener];
+	}
+	spin_unlock_bh(&dcf_all_lock);
+	return dbm;
+}
+EXPORT_SYMBOL_GPL(dcf_received_dbm);
+
 /* An emulated radio sends a frame of its own, which no queue has seen; `bytes` are header and checksum, too. */
 void dcf_management(u32 frequency_mhz, const u8 *from, const u8 *to, u32 bytes)
 {
@@ -162,9 +197,7 @@ void dcf_management(u32 frequency_mhz, const u8 *from, const u8 *to, u32 bytes)
 			continue;
 		frame.rate = &q->timing.basic;
 		frame.length = dcf_length(frame.rate, 8 * bytes);
-		for (number = 0; number < q->channel.stations; number++)
-			if (ether_addr_equal_unaligned(q->addresses[number].bytes, from))
-				break;
+		number = dcf_number_of(q, from);
 		if (number == q->channel.stations)
 			continue;
 		spin_lock(qdisc_lock(q->sch));
@@ -214,9 +247,11 @@ static void dcf_destroy(struct Qdisc *sch)
 	kvfree(q->channel.station);
 	kvfree(q->frames);
 	kvfree(q->channel.power);
+	kvfree(q->channel.next_power);
 	kvfree(q->links);
 	kvfree(q->link_of);
 	kvfree(q->addresses);
+	kvfree(q->signals);
 }
 
 static const struct nla_policy dcf_policy[TCA_DCF_MAX + 1] = {
@@ -225,6 +260,7 @@ static const struct nla_policy dcf_policy[TCA_DCF_MAX + 1] = {
 	[TCA_DCF_POWER] = { .type = NLA_BINARY },
 	[TCA_DCF_LINKS] = { .type = NLA_BINARY },
 	[TCA_DCF_ADDRESSES] = { .type = NLA_BINARY },
+	[TCA_DCF_SIGNALS] = { .type = NLA_BINARY },
 };
 
 static bool dcf_rate_ok(const struct dcf_rate *rate)
@@ -256,6 +292,7 @@ static int dcf_read_links(struct dcf_sched *q, const struct nlattr *attribute)
 	if (IS_ERR(copy))
 		return PTR_ERR(copy);
 	q->links = copy;
+	q->link_count = count;
 	q->link_of = kvcalloc(stations * stations, sizeof(*q->link_of), GFP_KERNEL);
 	if (!q->link_of)
 		return -ENOMEM;
@@ -282,6 +319,14 @@ static int dcf_read_places(struct dcf_sched *q, struct nlattr **tb, const struct
 	if (IS_ERR(copy))
 		return PTR_ERR(copy);
 	q->channel.power = copy;
+	copy = dcf_copy(tb[TCA_DCF_POWER], (size_t)stations * stations * sizeof(u64));
+	if (IS_ERR(copy))
+		return PTR_ERR(copy);
+	q->channel.next_power = copy;
+	copy = dcf_copy(tb[TCA_DCF_ADDRESSES] ? tb[TCA_DCF_SIGNALS] : NULL, (size_t)stations * stations);
+	if (IS_ERR(copy))
+		return PTR_ERR(copy);
+	q->signals = copy;
 	if (tb[TCA_DCF_LINKS]) {
 		err = dcf_read_links(q, tb[TCA_DCF_LINKS]);
 		if (err)
@@ -352,7 +397,45 @@ static int dcf_init_sched(struct Qdisc *sch, struct nlattr *opt, struct netlink_
 	return 0;
 }
 
-/* Only the random numbers begin anew: what is compared can be given the same luck. */
+/* Whether the moved links are those that there are, with rates that can be. */
+static bool dcf_links_fit(const struct dcf_sched *q, const struct nlattr *attribute)
+{
+	const struct dcf_link *links;
+	u32 i;
+
+	if (!attribute || nla_len(attribute) != q->link_count * sizeof(*links))
+		return false;
+	links = nla_data(attribute);
+	for (i = 0; i < q->link_count; i++)
+		if (links[i].station != q->links[i].station || !dcf_rate_ok(&links[i].rate) ||
+		    links[i].access_point != q->links[i].access_point)
+			return false;
+	return true;
+}
+
+/* Stations are elsewhere. What is under way ends as it has begun, and frames that wait keep their loss. */
+static int dcf_change_places(struct dcf_sched *q, struct nlattr **tb)
+{
+	size_t pairs = (size_t)q->channel.stations * q->channel.stations;
+
+	if (!q->channel.power || !tb[TCA_DCF_POWER] || nla_len(tb[TCA_DCF_POWER]) != pairs * sizeof(u64) ||
+	    !dcf_links_fit(q, tb[TCA_DCF_LINKS]) ||
+	    (q->signals && (!tb[TCA_DCF_SIGNALS] || nla_len(tb[TCA_DCF_SIGNALS]) != pairs)))
+		return -EINVAL;
+	dcf_advance(&q->channel, ktime_get_ns());
+	memcpy((u64 *)q->channel.next_power, nla_data(tb[TCA_DCF_POWER]), pairs * sizeof(u64));
+	q->channel.moves = true;
+	dcf_move(&q->channel);
+	nla_memcpy(q->links, tb[TCA_DCF_LINKS], q->link_count * sizeof(*q->links));
+	if (q->signals) {
+		spin_lock_bh(&dcf_all_lock);
+		nla_memcpy(q->signals, tb[TCA_DCF_SIGNALS], pairs);
+		spin_unlock_bh(&dcf_all_lock);
+	}
+	return 0;
+}
+
+/* The random numbers begin anew, so that what is compared can be given the same luck; or stations move. */
 static int dcf_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_ack *extack)
 {
 	struct dcf_sched *q = qdisc_priv(sch);
@@ -363,8 +446,12 @@ static int dcf_change(struct Qdisc *sch, struct nlattr *opt, struct netlink_ext_
 	err = nla_parse_nested(tb, TCA_DCF_MAX, opt, dcf_policy, extack);
 	if (err < 0)
 		return err;
-	if (!tb[TCA_DCF_CHANNEL])
-		return -EINVAL;
+	if (!tb[TCA_DCF_CHANNEL]) {
+		sch_tree_lock(sch);
+		err = dcf_change_places(q, tb);
+		sch_tree_unlock(sch);
+		return err;
+	}
 	nla_memcpy(&told, tb[TCA_DCF_CHANNEL], sizeof(told));
 	sch_tree_lock(sch);
 	q->channel.random = told.seed;
