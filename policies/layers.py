@@ -1,9 +1,10 @@
 """Define the layers of a policy, and check that they can be used together.
 
 `Layers` is a pydantic model of the key `layers` in a policy file: Wi-Fi link, 802.1X, IPsec,
-WireGuard, wires and upper layers. A layer that is absent is switched off. `Layers` refuses
-combinations that cannot work, such as IPsec together with WireGuard. `IpsecLayer`, `WireGuardLayer`
-and `WireLayer` (MACsec) are defined here, the other layers in modules of their own.
+WireGuard, QUIC, wires and upper layers. A layer that is absent is switched off. `Layers` refuses
+combinations that cannot work, such as IPsec together with WireGuard. `IpsecLayer`,
+`WireGuardLayer`, `QuicLayer` and `WireLayer` (MACsec) are defined here, the other layers in modules
+of their own.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 #: Layers that are written even if they are absent: the first ones that existed.
 _ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
 #: Mechanisms by which packets reach a node in another subnet: registrations, or its own tunnel.
-MOBILE_IP, MOBIKE, WIREGUARD = "mobile-ip", "mobike", "wireguard"
+MOBILE_IP, MOBIKE, WIREGUARD, QUIC = "mobile-ip", "mobike", "wireguard", "quic"
+#: What a QUIC client does when its address changes.
+OnMove = Literal["migrate", "reconnect"]
 #: How IKE peers authenticate.
 IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls"]
 #: MACsec cipher suites that the daemons of both ends support.
@@ -168,6 +171,26 @@ class WireGuardLayer(SparseLayer):
         default=None, description="Whether both ends also have a symmetric key. Left out: 0.")
 
 
+class QuicLayer(SparseLayer):
+    """The QUIC tunnel between mobile node and home agent, with packets in DATAGRAM frames.
+
+    Its suite is TLS 1.3's: X25519 or P-256, and AES-GCM or ChaCha20-Poly1305. The tunnel follows
+    its node to other addresses, in place of Mobile IP.
+    """
+
+    authentication: Literal["token"] = Field(
+        default="token", description="The agent's certificate, and the mobile node's token inside "
+        "the connection.")
+    on_move: OnMove | None = Field(
+        default=None, description="What the mobile node does at another address: it migrates the "
+        "connection (RFC 9000, 9), or opens another one. Left out: migrate.")
+
+    @property
+    def migrates(self) -> bool:
+        """Return whether the connection moves to the node's new address."""
+        return self.on_move != "reconnect"
+
+
 class WireLayer(SparseLayer):
     """The protection of wires between access points and agents: MACsec (802.1AE)."""
 
@@ -199,6 +222,8 @@ class Layers(UpperLayers):
     wireguard: WireGuardLayer | None = Field(
         default=None, description="Tunnel from mobile node to home agent by WireGuard; absent: "
         "none.")
+    quic: QuicLayer | None = Field(
+        default=None, description="Tunnel from mobile node to home agent by QUIC; absent: none.")
     wire: WireLayer | None = Field(
         default=None, description="Frames on wires between access points and agents; absent: open.")
 
@@ -207,6 +232,8 @@ class Layers(UpperLayers):
         """Return how packets reach a mobile node in another subnet: Mobile IP or its tunnel."""
         if self.ipsec is not None and self.ipsec.mobike:
             return MOBIKE
+        if self.quic is not None:
+            return QUIC
         return WIREGUARD if self.wireguard is not None and self.wireguard.roams else MOBILE_IP
 
     @model_serializer(mode="wrap")
@@ -218,10 +245,11 @@ class Layers(UpperLayers):
 
     @model_validator(mode="after")
     def _has_one_tunnel(self) -> Self:
-        if self.ipsec is not None and self.wireguard is not None:
-            raise make_fault("ipsec and wireguard are tunnels between the same ends",
+        tunnels = [name for name in ("ipsec", "wireguard", "quic") if getattr(self, name)]
+        if len(tunnels) > 1:
+            raise make_fault(f"{tunnels[0]} and {tunnels[1]} are tunnels between the same ends",
                              "leave out one of them, or write null for what a base file has",
-                             ("wireguard",), ("ipsec",))
+                             (tunnels[1],), (tunnels[0],))
         return self
 
     @model_validator(mode="after")

@@ -132,6 +132,11 @@ class Policy(BaseModel):
         return self.layers.wireguard is not None
 
     @property
+    def uses_quic(self) -> bool:
+        """Return whether packets between mobile node and home agent use QUIC."""
+        return self.layers.quic is not None
+
+    @property
     def uses_macsec(self) -> bool:
         """Return whether frames between access points and agents are protected by MACsec."""
         return self.layers.wire is not None
@@ -199,6 +204,7 @@ KNOWN_FACTS: Mapping[str, tuple[str, ...]] = {
     "dot1x.tls": ("1.2", "1.3"),
     "dot1x.key": get_args(CertificateKey),
     "wireguard.authentication": ("pubkey",),
+    "quic.authentication": ("token",),
     "wire.macsec": get_args(Macsec),
     "wire.encrypts": ("1",),
     "ipsec.ike": ("1", "2"),
@@ -237,6 +243,8 @@ def facts_from_policy(policy: Policy) -> dict[str, str]:
         facts |= _ipsec_facts(layers.ipsec)
     if layers.wireguard is not None:
         facts |= _layer_facts("wireguard", layers.wireguard, ("authentication",))
+    if layers.quic is not None:
+        facts |= _layer_facts("quic", layers.quic, ("authentication",))
     if layers.wire is not None:
         facts["wire.macsec"] = layers.wire.macsec
         facts |= {"wire.encrypts": "1"} if layers.wire.is_encrypted else {}

@@ -227,6 +227,9 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "pubkey": "public-key keys curve25519"}),
     "wireguard.roams": _make_switch("wireguard.roams"),
     "wireguard.preshared_key": _make_switch("wireguard.preshared_key"),
+    "quic.authentication": _make_words("quic.authentication", {"token": "bearer bearer-token"}),
+    "quic.on_move": _make_words("quic.on_move", {
+        "migrate": "migration connection-migration", "reconnect": "reconnection new-connection"}),
     "wire.macsec": {**_make_words("wire.macsec", {
         "GCM-AES-128": "gcm aes-128 aes-gcm-128 gcm-128 aes-128-gcm gcmp-128 802.1ae macsec "
         "yes true on enabled 1"})},
@@ -384,6 +387,8 @@ _WIREGUARD_KEYS = fold_keys({
         "wireguard.keepalive",
     "preshared psk pre-shared pre-shared-key preshared-key has-preshared-key":
         "wireguard.preshared_key"})
+_QUIC_KEYS = fold_keys({"auth": "quic.authentication",
+                        "migration move mobility handoff on-handoff": "quic.on_move"})
 _WIRE_KEYS = fold_keys({"cipher cipher-suite suite ciphersuite macsec-cipher": "wire.macsec",
                         "encrypt encryption confidentiality": "wire.encrypts"})
 #: Other names of keys, by layer: the field, or a reason to leave the key out after LEFT_OUT.
@@ -392,6 +397,7 @@ KEY_NAMES: Mapping[str, Mapping[str, str]] = {
     "dot1x": {**_COMMON_KEYS, **_DOT1X_KEYS},
     "ipsec": {**_COMMON_KEYS, **_IPSEC_KEYS},
     "wireguard": {**_COMMON_KEYS, **_WIREGUARD_KEYS},
+    "quic": {**_COMMON_KEYS, **_QUIC_KEYS},
     "wire": {**_COMMON_KEYS, **_WIRE_KEYS},
 }
 #: Other names of the layers.
@@ -401,6 +407,7 @@ LAYER_NAMES: Mapping[str, str] = fold_keys({
     "802.1x eap radius ieee8021x enterprise dot-1x port auth": "dot1x",
     "ike ikev2 ikev1 vpn strongswan swanctl esp charon ip-sec tunnel libreswan": "ipsec",
     "wg wg-quick wire-guard wg0": "wireguard",
+    "masque connect-ip http3 http/3": "quic",
     "macsec 802.1ae wired mka ieee8021ae": "wire",
 })
 

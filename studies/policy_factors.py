@@ -106,6 +106,7 @@ class PolicyReader:
     - `runs`: layers that the study's own programs implement. A policy with others is refused.
     - `refusal`: returns why a policy is refused, or ""
     - `has_mlkem`: the study provides the strongSwan version for ML-KEM
+    - `has_quic`: the study provides QUIC's library
     - `has_macsec`: the study captures wires below MACsec
     - `has_sessions`: stations have a TLS session with the server before the measurement
     - `has_server_tests`: the RADIUS server gets requests that only test it
@@ -116,6 +117,7 @@ class PolicyReader:
     #: Policies with which files of the user are compared, if no names are given.
     beside: Sequence[str] = ()
     has_mlkem: bool = False
+    has_quic: bool = False
     has_macsec: bool = False
     has_sessions: bool = False
     has_server_tests: bool = False
@@ -176,6 +178,9 @@ class PolicyReader:
             raise StudyError(f"policy {policy.id}: IKE with ML-KEM takes a strongSwan that this "
                              "study does not bring; leave mlkem768 out of ike_proposal, or choose "
                              "the study qop2007")
+        if policy.uses_quic and not self.has_quic:
+            raise StudyError(f"policy {policy.id}: layers.quic takes a library that this study "
+                             "does not bring; leave it out, or choose the study qop2007")
         if policy.uses_macsec and not self.has_macsec:
             raise StudyError(f"policy {policy.id}: layers.wire is proven by what is below MACsec, "
                              "which this study does not capture; leave it out, or choose the study "

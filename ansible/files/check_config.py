@@ -483,8 +483,8 @@ def check_principals(text: str) -> None:
             raise ConfigError(number, "neither addprinc nor ktadd as the role writes them")
 
 
-def check_wireguard(text: str) -> None:
-    """Check wireguard.json: a duty, an address, and at least one peer with its own address."""
+def check_tunnel(text: str) -> None:
+    """Check wireguard.json or quic.json: a duty, an address, and peers with their addresses."""
     settings = json.loads(text)
     if settings.get("duty") not in ("mobile", "gateway") or not settings.get("address"):
         raise ConfigError(0, "duty or address is missing")
@@ -518,7 +518,8 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "kdcs.conf": check_krb5,
     "kdc.conf": check_krb5,
     "principals": check_principals,
-    "wireguard.json": check_wireguard,
+    "wireguard.json": check_tunnel,
+    "quic.json": check_tunnel,
     "dnsmasq.conf": check_dnsmasq,
 }
 

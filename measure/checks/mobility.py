@@ -1,9 +1,9 @@
-"""Check from packets how a mobile node stays reachable: Mobile IP, MOBIKE or WireGuard.
+"""Check from packets how a mobile node stays reachable: Mobile IP, or a tunnel that moves with it.
 
 Each function takes the packets and kernel state of a repetition (one measurement of a policy), and
 returns or yields checks. `check_mobility` checks Mobile IP registrations, and the tunnels between
-home agents. `check_no_mobile_ip` is for networks without Mobile IP, and for IPsec (MOBIKE) or
-WireGuard tunnels that move with their node. `check_wireguard` checks a WireGuard tunnel:
+home agents. `check_no_mobile_ip` is for networks without Mobile IP, and for IPsec (MOBIKE),
+WireGuard or QUIC tunnels that move with their node. `check_wireguard` checks a WireGuard tunnel:
 handshakes, sessions, and that no packet bypasses it. `check_forwarding` checks that no frame goes
 past the agents. `measure.checks.proof` calls these functions.
 """
@@ -22,9 +22,9 @@ from measure.capture.tcpdump import AUTH, MOVE, TRAFFIC
 from measure.capture.tshark import Packet
 from measure.checks import packet_counts
 from measure.checks.observation import Check, Observation
-from measure.packets import wireguard
+from measure.packets import quic, wireguard
 from measure.services import iperf
-from policies.layers import MOBIKE, WireGuardLayer
+from policies.layers import MOBIKE, QUIC, WireGuardLayer
 
 #: UDP port of registrations.
 MOBILE_IP_PORT = 434
@@ -174,15 +174,18 @@ def check_no_mobile_ip(observed: Observation) -> Iterator[Check]:
     if not observed.care_of:
         return
     yield _check_new_address(observed)
-    yield _check_kernels(observed)
+    if observed.follows_by != QUIC:  # a program has its addresses, and not the kernel
+        yield _check_kernels(observed)
     if observed.follows_by == MOBIKE:
         yield _check_mobike(observed)
 
 
 def _is_tunnel_packet(packet: Packet, observed: Observation) -> bool:
-    """Return whether a packet belongs to the mobile node's IPsec or WireGuard tunnel."""
-    return packet.ip_proto == tshark.ESP if observed.follows_by == MOBIKE else \
-        wireguard.WIREGUARD_PORT in (packet.udp_src, packet.udp_dst)
+    """Return whether a packet belongs to the mobile node's tunnel."""
+    if observed.follows_by == MOBIKE:
+        return packet.ip_proto == tshark.ESP
+    port = quic.QUIC_PORT if observed.follows_by == QUIC else wireguard.WIREGUARD_PORT
+    return port in (packet.udp_src, packet.udp_dst)
 
 
 def _check_new_address(observed: Observation) -> Check:
@@ -247,8 +250,8 @@ _UDP, _ICMP = 17, 1
 
 def check_wireguard(layer: WireGuardLayer, observed: Observation) -> Iterator[Check]:
     """Check WireGuard's handshake and sessions, and that no packet bypasses the tunnel."""
-    traffic = wireguard.classify_traffic(_tunnel_frames(observed), {wireguard.WIREGUARD_PORT})
-    for check in wireguard.check_wireguard_traffic(traffic, _streamed_bytes(observed)):
+    traffic = wireguard.classify_traffic(tunnel_frames(observed), {wireguard.WIREGUARD_PORT})
+    for check in wireguard.check_wireguard_traffic(traffic, streamed_bytes(observed)):
         yield replace(check, check=f"WireGuard: {check.check}")
     states = observed.raw["kernel"].get("wireguard", {})
     begun_s = observed.raw["stamps"].get("start", float("inf"))
@@ -272,7 +275,7 @@ def check_wireguard(layer: WireGuardLayer, observed: Observation) -> Iterator[Ch
                     f"kernels say {intervals or 'none'} s, {layer.keepalive} expected")
 
 
-def _streamed_bytes(observed: Observation) -> int:
+def streamed_bytes(observed: Observation) -> int:
     """Return how many bytes the streams carried, or 1 for an authentication without a stream."""
     sizes = [iperf.summarize_report(observed.raw[name])["bytes"] for name
              in ("iperf_tcp", "iperf_udp")
@@ -280,7 +283,7 @@ def _streamed_bytes(observed: Observation) -> int:
     return max(1, round(sum(sizes)))
 
 
-def _tunnel_frames(observed: Observation) -> list[CapturedFrame]:
+def tunnel_frames(observed: Observation) -> list[CapturedFrame]:
     """Return the mobile node's packets behind its access point, without Mobile IP and DHCP."""
     moved = observed.moved_s
     taken: list[CapturedFrame] = []

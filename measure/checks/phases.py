@@ -18,6 +18,7 @@ from measure.capture import tshark
 from measure.capture.tshark import Packet
 from measure.checks.observation import Observation
 from measure.packets import wireguard
+from measure.packets.quic import QUIC_PORT
 
 #: Prefix of a phase in the visited network.
 FOREIGN = "foreign_"
@@ -40,11 +41,25 @@ class Phase:
 
 @dataclass(frozen=True)
 class AttachmentPackets:
-    """The packets and supplicant events while the mobile node is at one access point."""
+    """The packets and supplicant events while the mobile node is at one access point.
+
+    `stamps` are the raw time stamps of the steps there (s), by event.
+    """
 
     air: Sequence[Packet]
     mobile_node: Sequence[Packet]
     events: Sequence[Mapping[str, Any]]
+    stamps: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def quic_negotiation(self) -> list[Packet]:
+        """Return QUIC's packets until the agent has accepted the node.
+
+        They are encrypted, so the program's time stamps tell where they end.
+        """
+        begin, end = (self.stamps.get(name, 0.0) for name in ("registered", "tunnel"))
+        return [p for p in self.mobile_node if QUIC_PORT in (p.udp_src, p.udp_dst)
+                and begin <= p.time_s <= end]
 
 
 def find_phases(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
@@ -88,9 +103,12 @@ def handoff_phases(raw: Mapping[str, Any], phases: Sequence[Phase]) -> list[Phas
 
 def _select_attachment(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
                        begin: float, end: float) -> AttachmentPackets:
+    is_away = begin > 0
+    stamps = {name.removeprefix(FOREIGN): at_s for name, at_s in raw["stamps"].items()
+              if name.startswith(FOREIGN) == is_away}
     return AttachmentPackets([p for p in air if begin <= p.time_s < end],
                              [p for p in mobile_node if begin <= p.time_s < end],
-                             [e for e in raw["events"] if begin <= e["at_s"] < end])
+                             [e for e in raw["events"] if begin <= e["at_s"] < end], stamps)
 
 
 def _attachment_phases(attachment: AttachmentPackets, start: float) -> Iterator[Phase]:
@@ -109,12 +127,14 @@ def _attachment_phases(attachment: AttachmentPackets, start: float) -> Iterator[
         _discovery_phase(packets, start),
         _registration_phase(packets, start),
         phase_of("wireguard", start, _wireguard_packets(packets)),
+        phase_of("quic", start, attachment.quic_negotiation),
         phase_of("ike", start, [p for p in packets if p.is_isakmp]),
     ]
     phases = [phase for phase in candidates if phase is not None]
     yield from phases
     last = max((phase.end_s for phase in phases), default=0.0)
-    first_packet = _first_packet_phase(packets, start, last)
+    first_packet = _first_packet_phase(packets, start, last,
+                                       attachment.stamps.get("first_packet", 0.0))
     if first_packet and phases:
         yield first_packet
 
@@ -207,15 +227,21 @@ def _scan_phase(attachment: AttachmentPackets, start: float) -> Phase | None:
     return Phase("scan", begin - start, end - begin, len(probes))
 
 
-def _first_packet_phase(packets: Sequence[Packet], start: float, after_s: float) -> Phase | None:
-    """Return the phase from the end of all negotiations to the peer's first answer."""
+def _first_packet_phase(packets: Sequence[Packet], start: float, after_s: float,
+                        answered_s: float) -> Phase | None:
+    """Return the phase from the end of all negotiations to the peer's first answer.
+
+    Inside QUIC's tunnel, that is the last packet of the agent before the program had the answer
+    (`answered_s`): acknowledgements and path challenges come before it.
+    """
     later = [p for p in packets if p.time_s - start > after_s and not p.is_eapol
              and not p.is_mobile_ip and not p.is_dhcp]
     begun = [p for p in later if p.udp_dst == wireguard.WIREGUARD_PORT]
     answers = [i for i, p in enumerate(later) if p.icmp_type == tshark.ECHO_REPLY] or [
         # Inside WireGuard's tunnel, only the returning tunnel packet is visible.
         i for i, p in enumerate(later) if begun and p.udp_src == wireguard.WIREGUARD_PORT
-        and p.ip_src == begun[0].ip_dst]
+        and p.ip_src == begun[0].ip_dst] or [
+        i for i, p in enumerate(later) if p.udp_src == QUIC_PORT and p.time_s <= answered_s][-1:]
     if not answers:
         return None
     used = later[:answers[0] + 1]

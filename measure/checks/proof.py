@@ -32,6 +32,7 @@ from measure.checks import (
     network_services,
     observation,
     packet_counts,
+    quic,
     revocation,
     vlans,
 )
@@ -58,7 +59,8 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
             (`DissectedRepetition.last_authentication` or `earlier_authentication`).
     """
     wireguard = policy.layers.wireguard
-    tunnel = mobility.check_wireguard(wireguard, repetition) if wireguard else ()
+    tunnel = mobility.check_wireguard(wireguard, repetition) if wireguard else \
+        quic.check_quic(policy.layers.quic, repetition) if policy.layers.quic else ()
     server = _check_radsec(repetition) if policy.uses_radsec else ()
     wires = _check_macsec(policy, repetition) if policy.uses_macsec else ()
     name = [key_management.check_hidden_network(repetition)] if key_management.hides_ssid(

@@ -81,8 +81,8 @@ def read_recording(captures: Path) -> Recording:
         tuple(sorted(captures.glob("*.pcap*"))),
         (*(f"{'wep' if len(key) in _WEP_DIGITS else 'tk'}:{key}" for key in
            dict.fromkeys(link_keys)), *([f"wpa-pwd:{passphrase}"] if passphrase else ())),
-        tuple(dict.fromkeys((*_collect_values(raw, "radsec_keys", str),
-                             *_collect_values(raw, "tls_keys", str)))),
+        tuple(dict.fromkeys(line for name in ("radsec_keys", "tls_keys", "quic_keys")
+                            for line in _collect_values(raw, name, str))),
         tuple(_collect_values(raw, "esp_keys", dict)), secrets.get("network.radius_secret", ""),
         secrets.get("wires.cak", ""),
         tuple(sorted((folder / "files" / captures.name).glob("*.keytab"))), captures.name)

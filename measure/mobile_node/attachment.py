@@ -9,7 +9,7 @@ captures. Whether the policy was applied is checked later, outside of the guest.
 At home, the steps are association, address, registration (Mobile IP), tunnel, and first answered
 packet. The steps after a move to a second access point depend on two properties:
 
-- Some tunnels *follow* the node to another address (MOBIKE, WireGuard).
+- Some tunnels *follow* the node to another address (MOBIKE, WireGuard, QUIC).
 - A node *roams* if it joins the second access point without disconnecting from the first.
 
 | tunnel follows | move | registration | tunnel |
@@ -82,6 +82,7 @@ class AttachmentSteps:
         self._testbed = access.site.testbed
         self._nodes = access.site.network.nodes
         self._keys_before: dict[str, int] = {}
+        self._quic_keys_before: dict[str, int] = {}
         #: Captures of MACsec key agreements by file, with the access point.
         self._agreements: dict[Path, str] = {}
         session.raw.update(events=[], kernel={}, roaming=roaming, roams_to=scenario.roams_to,
@@ -111,6 +112,8 @@ class AttachmentSteps:
             self.station.keep_neighbours()
         self._session.raw["left"] = self.access.remaining_state(self.scenario)
         self._keys_before = {node: len(keys) for node, keys in self.access.read_tls_keys().items()}
+        self._quic_keys_before = {
+            node: len(keys) for node, keys in self.access.read_quic_keys().items()}
 
     def visit_first(self) -> None:
         """Join the second access point once, if a later move uses the keys cached there.
@@ -292,9 +295,11 @@ class AttachmentSteps:
         vlan_probes.send_vlan_probes(self._testbed, node, port, self.station.address)
 
     def record_tunnel_state(self, moment: str) -> None:
-        """Record the IPsec SAs or WireGuard sessions of mobile node and home agent."""
+        """Record the state of the tunnel at mobile node and home agent."""
         if states := self.access.tunnel_states(self.scenario):
             self._session.raw["kernel"]["wireguard"] = states
+        if counters := self.access.quic_states(self.scenario):
+            self._session.raw["quic"] = counters
         if self.access.has_ipsec:
             self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
 
@@ -345,6 +350,9 @@ class AttachmentSteps:
         self._session.raw["tls_keys"] = [
             line for node, keys in self.access.read_tls_keys().items()
             for line in keys[self._keys_before.get(node, 0):]]
+        if quic_keys := [line for node, keys in self.access.read_quic_keys().items()
+                         for line in keys[self._quic_keys_before.get(node, 0):]]:
+            self._session.raw["quic_keys"] = quic_keys
 
     def _check_closed_port(self, out: Path) -> PortCheck:
         """Test that an associated station's port passes nothing without authentication.

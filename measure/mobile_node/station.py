@@ -68,7 +68,7 @@ class VisitingAddress:
         self._run_ip("route", "del", self._node.gateway or "", "dev", radio)
         # Sockets without a bound address use the home address, and so the tunnel.
         self._run_ip("route", "replace", *out, "src", self._node.address, "table", _TABLE)
-        for rule in self._rules(visit):
+        for rule in self._visit_rules(visit):
             self._run_ip("rule", "add", *rule)
         self.visit = visit
 
@@ -78,7 +78,7 @@ class VisitingAddress:
             return
         home, radio = f"{self._node.address}/32", self._node.radio_interface
         gateway = self._node.gateway or ""
-        for rule in self._rules(self.visit):
+        for rule in self._visit_rules(self.visit):
             self._run_ip("rule", "del", *rule)
         self._run_ip("route", "flush", "table", _TABLE)
         self._run_ip("link", "del", _DEVICE)
@@ -89,7 +89,7 @@ class VisitingAddress:
         self.visit = None
 
     @staticmethod
-    def _rules(visit: VisitedSubnet) -> list[list[str]]:
+    def _visit_rules(visit: VisitedSubnet) -> list[list[str]]:
         """Return the `ip rule` entries of a node in the visited subnet.
 
         All packets use the visited table, except the tunnel's own packets to the agent.

@@ -114,7 +114,8 @@ _COVERED_BY: Mapping[str, Sequence[str]] = {
     "dot1x.tls.fragment_bytes": ("TLS fragments",), "dot1x.tls.sessions": ("session resumed",),
     "dot1x.tls.group": ("TLS group", "session resumed"),
     "wireguard.mtu": ("WireGuard: MTU",), "wireguard.keepalive": ("WireGuard: keepalive",),
-    "wireguard.preshared_key": ("WireGuard: pre-shared key",)}
+    "wireguard.preshared_key": ("WireGuard: pre-shared key",),
+    "quic.on_move": ("QUIC: new path is validated", "QUIC: new connection after the move")}
 
 
 class UncheckedSetting(NamedTuple):

@@ -147,7 +147,7 @@ class Charon(DaemonService):
         """Start charon on one node."""
         # charon keeps its pid file in /run, so every node needs its own /run.
         mount_in_memory(self.site.testbed.node(node).pid, "/run")
-        return self.run_daemon(node, [self._programs(node)[0]], r"spawning \d+ worker threads",
+        return self.run_daemon(node, [self._find_programs(node)[0]], r"spawning \d+ worker threads",
                                {"STRONGSWAN_CONF": str(self.site.mount / node / self.file)})
 
     def wait_ready(self) -> None:
@@ -159,7 +159,7 @@ class Charon(DaemonService):
     def _read_connections(self, node: str) -> str:
         return (self.site.mount / node / "swanctl/swanctl.conf").read_text()
 
-    def _programs(self, node: str) -> tuple[str, str]:
+    def _find_programs(self, node: str) -> tuple[str, str]:
         """Return the paths of charon and swanctl that support the policy's proposals.
 
         There are two builds of them.
@@ -170,7 +170,7 @@ class Charon(DaemonService):
         home = self.site.mount / node
         since = self.daemons[node].position()
         done = subprocess.run(
-            [self._programs(node)[1], "--load-all", "--noprompt", "--uri",
+            [self._find_programs(node)[1], "--load-all", "--noprompt", "--uri",
              f"unix://{self.socket_path(node)}"],
             env={**os.environ, "STRONGSWAN_CONF": str(home / self.file),
                  "SWANCTL_DIR": str(home / "swanctl")},

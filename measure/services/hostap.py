@@ -65,8 +65,8 @@ class ControlSocket:
         self.history: list[Event] = []
         self._sockets: list[socket.socket] = []
         try:
-            self._commands = self._connect()
-            self._events = self._connect()
+            self._commands = self._open_socket()
+            self._events = self._open_socket()
             self._expect_reply(self._events, "ATTACH", "OK\n")
         except BaseException:
             self.close_connection()
@@ -159,7 +159,7 @@ class ControlSocket:
         self.read_pending()
         self.history = []
 
-    def _connect(self) -> socket.socket:
+    def _open_socket(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         local = f"{private_folder().name}/{next(_COUNTER)}"
         sock.bind(local)
@@ -257,7 +257,7 @@ class Hostapd(DaemonService):
         """Wait until all access points run, then connect to their control sockets."""
         super().wait_ready()
         for name in self.daemons:
-            self._connect(name)
+            self._open_control(name)
             self.site.testbed.attach_vlan(name)
 
     def stop(self) -> None:
@@ -277,10 +277,10 @@ class Hostapd(DaemonService):
         self.daemons[node].stop()
         self.daemons[node] = self.launch_on(node)
         self.daemons[node].wait_ready()
-        self._connect(node)
+        self._open_control(node)
         self.site.testbed.attach_vlan(node)
 
-    def _connect(self, node: str) -> None:
+    def _open_control(self, node: str) -> None:
         interface = self.site.network.nodes[node].radio_interface
         self.controls[node] = self._connections.enter_context(
             ControlSocket(self.site.run_folder(node) / "hostapd" / interface,

@@ -272,7 +272,26 @@ _FILE = "wireguard.json"
 _MARKED, _TO_TUNNEL, _BEYOND = "400", "401", "434"
 #: Priority of the main table's rule, used where no Mobile IP runs.
 _MAIN = "32766"
-_TABLE = str(MARK)
+#: Routing table that leads into a node's tunnel.
+TUNNEL_TABLE = str(MARK)
+
+
+def tunnel_rules(settings: Mapping[str, Any], *, has_mobile_ip: bool) -> list[list[str]]:
+    """Return the arguments of the `ip rule` commands at one end of a tunnel.
+
+    The first rule lets the tunnel's own packets pass. The others send packets from, or to, the
+    mobile node into the tunnel.
+
+    Args:
+        settings: The rendered settings of the end: `duty` and `peers`.
+        has_mobile_ip: Whether Mobile IP forwards the tunnel's packets.
+    """
+    targets: list[list[str]] = [[]] if settings["duty"] == "mobile" else [
+        ["to", peer["address"]] for peer in settings["peers"]]
+    beyond = _BEYOND if has_mobile_ip else _MAIN
+    return [["priority", _MARKED, "fwmark", str(MARK), "goto", beyond],
+            *(["priority", _TO_TUNNEL, *target, "lookup", TUNNEL_TABLE] for target in targets)]
+
 
 class MobileWireGuard:
     """The service that builds WireGuard tunnels of mobile nodes, if the policy has them.
@@ -305,7 +324,7 @@ class MobileWireGuard:
             for node, settings in self._settings.items()
             if settings["has_preshared_key"] and settings["duty"] == "mobile"}
         for node in self._settings:
-            for rule in self._rules(node):
+            for rule in self._list_rules(node):
                 self._site.testbed.run_command(node, ["ip", "rule", "add", *rule])
         self.renew_tunnels()
 
@@ -318,7 +337,7 @@ class MobileWireGuard:
             self._tunnels.stop()
             self._tunnels = None
         for node in self._settings:
-            for rule in self._rules(node):
+            for rule in self._list_rules(node):
                 self._site.testbed.run_command(node, ["ip", "rule", "del", *rule])
         self._settings = {}
 
@@ -336,7 +355,7 @@ class MobileWireGuard:
             self._tunnels.stop()
         self._tunnels = WireGuardTunnels(
             self._site, {node: self._create_end(node) for node in self._settings},
-            table=_TABLE, mtu_bytes=str(max(
+            table=TUNNEL_TABLE, mtu_bytes=str(max(
                 settings["mtu_bytes"] for settings in self._settings.values())))
         self._tunnels.start()
 
@@ -389,16 +408,7 @@ class MobileWireGuard:
         address = f"{settings['address']}/32" if is_mobile else ""
         return WireGuardEnd(self._keys[node], address, peers, mark=MARK)
 
-    def _rules(self, node: str) -> list[list[str]]:
-        """Return the arguments of a node's `ip rule` commands.
-
-        The first rule lets the tunnel's own packets pass. The others send packets from, or to, the
-        mobile node into the tunnel.
-        """
+    def _list_rules(self, node: str) -> list[list[str]]:
         settings = self._settings[node]
-        targets: list[list[str]] = [[]] if settings["duty"] == "mobile" else [
-            ["to", peer["address"]] for peer in settings["peers"]]
-        has_mobile_ip = bool(self._site.network.of_duty(HOME_AGENT)) and not settings["roams"]
-        beyond = _BEYOND if has_mobile_ip else _MAIN
-        return [["priority", _MARKED, "fwmark", str(MARK), "goto", beyond],
-                *(["priority", _TO_TUNNEL, *target, "lookup", _TABLE] for target in targets)]
+        return tunnel_rules(settings, has_mobile_ip=bool(
+            self._site.network.of_duty(HOME_AGENT)) and not settings["roams"])

@@ -52,7 +52,7 @@ def _read_scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Lev
 
 FACTORS = (
     Factor("policy", "Policy",
-           policy_factors.PolicyReader(PAPER_IDS, beside=[BASELINE], has_mlkem=True,
+           policy_factors.PolicyReader(PAPER_IDS, beside=[BASELINE], has_mlkem=True, has_quic=True,
                                        has_macsec=True, has_sessions=True,
                                        has_server_tests=True, has_vlans=True, runs=["aaa"],
                                        refusal=_find_refusal),
@@ -73,6 +73,8 @@ FACTORS = (
 
 #: Name of the strongSwan with ML-KEM in packages.yml.
 MLKEM = "mlkem"
+#: Name of the packages in packages.yml with QUIC's library.
+QUIC = "quic"
 #: First security parameter index that RFC 5944 leaves to users.
 SPI = 256
 #: Time (s) of each further authentication or move on a busy machine.
@@ -114,7 +116,7 @@ def testbed_spec(cell: Cell, settings: Settings) -> Spec:
                 medium=policy_factors.load_scenario_medium(scenario, settings.medium, policy),
                 options={"spi": SPI, "detection": settings.detection},
                 devices=parse_devices(settings.devices), packages=MLKEM if policy.needs_mlkem
-                else "")
+                else QUIC if policy.uses_quic else "")
 
 
 def build_task(cell: Cell, settings: Settings) -> dict[str, Any]:
@@ -256,13 +258,15 @@ def check_server_name(policy: Policy, scenario: Scenario) -> None:
 def check_lease(policy: Policy, scenario: Scenario) -> None:
     """Refuse tunnels that need the node's address before DHCP assigns it. Raises StudyError.
 
-    WireGuard's device has the address from the beginning. charon with MOBIKE announces each address
-    that it sees to appear, in further messages.
+    WireGuard's and QUIC's devices have the address from the beginning. charon with MOBIKE announces
+    each address that it sees to appear, in further messages.
     """
     ipsec = policy.layers.ipsec
-    if not scenario.uses_dhcp or not (policy.uses_wireguard or (ipsec and ipsec.mobike)):
+    if not scenario.uses_dhcp or not (policy.uses_wireguard or policy.uses_quic
+                                      or (ipsec and ipsec.mobike)):
         return
-    layer, needs = ("ipsec", "mobike: 1") if ipsec else ("wireguard", "WireGuard")
+    layer, needs = ("ipsec", "mobike: 1") if ipsec else ("quic", "QUIC") if policy.uses_quic else (
+        "wireguard", "WireGuard")
     raise StudyError(
         f"policy {policy.id} in scenario {scenario.id}: layers.{layer}: {needs} needs the address "
         f"of {scenario.mobile_node} from the beginning, and DHCP assigns it later; leave it out, "

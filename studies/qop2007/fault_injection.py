@@ -194,8 +194,8 @@ def _bypass_tunnel(testbed: Testbed, scenario: Scenario) -> None:
                                  "priority", _FIRST])
 
 
-def _beside_wireguard(testbed: Testbed, scenario: Scenario) -> None:
-    """Route the mobile node's UDP stream past its WireGuard tunnel."""
+def _route_beside_tunnel(testbed: Testbed, scenario: Scenario) -> None:
+    """Route the mobile node's UDP stream past its WireGuard or QUIC tunnel."""
     node, rule = scenario.mobile_node, ["priority", _FIRST]
     # An earlier repetition may have left the rule.
     if not testbed.run_command(node, ["ip", "rule", "list", *rule]).strip():
@@ -378,7 +378,8 @@ def _send_alone(testbed: Testbed, _: Scenario) -> None:
 
 
 _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
-    "bypass": _bypass_tunnel, "beside-wireguard": _beside_wireguard,
+    "bypass": _bypass_tunnel, "beside-wireguard": _route_beside_tunnel,
+    "beside-quic": _route_beside_tunnel,
     "companion-outside": _companions_outside,
     "agents-outside": _agents_outside, "clear-frame": _clear_frame,
     "clear-under-gcmp": _clear_frame,

@@ -25,6 +25,7 @@ _NEGOTIATED, _OFFERED = "key management negotiated", "key management offered"
 _AGREED = "protection of management frames negotiated"
 _NO_MOBILE_IP, _NEW_ADDRESS = "no Mobile IP", "tunnel goes by the new address"
 _IN_KERNELS = "kernels have the new address"
+_PATH, _GOES_ON = "QUIC: new path is validated", "QUIC: connection goes on"
 _IN_TLS, _CERTIFIED = "RADIUS inside TLS", "RadSec: mutual certificates"
 _MACSEC, _SEALED = "MACsec on every frame of the wire", "MACsec encrypts"
 _OPEN, _CARRIED = "MACsec frames open", "MACsec carries what is captured above it"
@@ -313,6 +314,22 @@ TODAYS: Mapping[str, Fault] = {
         "Mobile IP follows the node, and its tunnel keeps the home address",
         policy=change_layer("wireguard", roams=None), on=control_cell("M10", "R3"),
         fails=[_NO_MOBILE_IP, _NEW_ADDRESS, _IN_KERNELS]),
+    "beside-quic": Fault(
+        "the stream's datagrams go around QUIC's tunnel", on=control_cell("M15"),
+        fails=["QUIC: tunnelled", "QUIC: carried", "captures hold what was counted"]),
+    "no-quic": Fault(
+        "no tunnel, and all traffic passes in clear", policy=remove_layer("quic"),
+        on=control_cell("M15"),
+        fails=["QUIC: handshake", "QUIC: packets open", "QUIC: tunnelled", "QUIC: carried",
+               _NO_MOBILE_IP]),
+    "quic-reconnects": Fault(
+        "the mobile node opens another QUIC connection at its new address, and migrates none",
+        policy=change_layer("quic", on_move="reconnect"), on=control_cell("M15", "R3"),
+        fails=[_PATH, _GOES_ON]),
+    "quic-migrates": Fault(
+        "the QUIC connection migrates, where the mobile node is to open another one",
+        policy=change_layer("quic", on_move=None), on=control_cell("M15-new", "R3"),
+        fails=["QUIC: new connection after the move"]),
     "keys-anew": Fault(
         "a station that moves has no cached key", policy=change_layer("link", roaming=None),
         on=control_cell("M8-okc", "E1"), fails=["goes on with cached keys"]),

@@ -145,7 +145,7 @@ class Workload:
         #: Mobile nodes whose last registration was with an agent of another subnet.
         self._abroad: set[str] = set()
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
-            "connect": self._connect, "survive": self._survive}
+            "connect": self._connect_station, "survive": self._measure_survival}
 
     def services(self) -> Sequence[Service]:
         """Return the services to start: those for network access, such as RADIUS, and iperf3."""
@@ -407,12 +407,12 @@ class Workload:
         return CapturePoint("peer", scenario.peer, tunnel or port,
                             "esp" if encrypted else f"udp dst port {iperf.PORT}")
 
-    def _connect(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _connect_station(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """Connect the mobile node as a repetition does, and leave it connected."""
         station = self._access.connect_mobile_node(_scenario_from_task(task))
         return {"station": station.name}
 
-    def _survive(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _measure_survival(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
         """Move the mobile node while a TCP connection is in use (see `move_during_stream`)."""
         scenario = _scenario_from_task(task)
         return move_during_stream(self._site.testbed, self._access, scenario)

@@ -167,6 +167,7 @@ def todays_policies() -> Iterator[Policy]:
         yield policy_of("X", dot1x={"eap": "TLS"}, link={
             "cipher": "CCMP", "keys": "eap", "roaming": roaming})
     yield policy_of("X", wireguard={})
+    yield policy_of("X", quic={})
     yield policy_of("X", wire={"macsec": "GCM-AES-128"})
     yield policy_of("X", dot1x={"eap": "TLS", "tls": {"key": "p-384"}}, link={
         "cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
@@ -207,7 +208,8 @@ def test_every_word_that_a_policy_can_say_is_known() -> None:
             in facts_from_policy(policy).items()}
     assert said == {(key, word) for key, words in KNOWN_FACTS.items() for word in words}
     later = ("link.pmf", "link.akm", "link.sae", "link.group", "link.beacon", "link.ocv",
-             "link.roaming", "link.keys owe", "link.group_cipher", "dot1x.", "wireguard.", "wire.",
+             "link.roaming", "link.keys owe", "link.group_cipher", "dot1x.", "wireguard.", "quic.",
+             "wire.",
              "ipsec.ike", "ipsec.group", "ipsec.pfs", "ipsec.additional")
     assert [text for policy in every_policy() for text in WEIGHTS.find_unweighted(policy)
             if not text.startswith(later)] == []

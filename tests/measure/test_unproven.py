@@ -20,7 +20,7 @@ from policies import (
     load_policy,
     policy_ids,
 )
-from policies.layers import IpsecLayer, WireGuardLayer, WireLayer
+from policies.layers import IpsecLayer, QuicLayer, WireGuardLayer, WireLayer
 from policies.options import DAEMONS, load_options
 
 
@@ -103,13 +103,14 @@ PROVEN_BY = {
     "wireguard.authentication": ONE_VALUE, "wireguard.roams": "kernels have the new address",
     "wireguard.mtu": "WireGuard: MTU", "wireguard.keepalive": "WireGuard: keepalive",
     "wireguard.preshared_key": "WireGuard: pre-shared key",
+    "quic.authentication": ONE_VALUE, "quic.on_move": "QUIC: new path is validated",
     "wire.macsec": "MACsec in the kernels", "wire.encrypts": "MACsec encrypts",
     "aaa.server": "challenge of the subscriber's key"}
 #: Those that `settings` names, and those that the study which has the checks refuses.
 NAMED = {"link.options", "link.ocv", "link.accepted", "dot1x.options", "dot1x.tls.realm"}
 REFUSED = {"aaa.authority", "aaa.identity"}
 LAYERS = {"link": LinkLayer, "dot1x": Dot1xLayer, "dot1x.tls": TlsSettings, "ipsec": IpsecLayer,
-          "wireguard": WireGuardLayer, "wire": WireLayer, "aaa": AaaLayer}
+          "wireguard": WireGuardLayer, "quic": QuicLayer, "wire": WireLayer, "aaa": AaaLayer}
 
 
 def test_every_field_is_proven_or_named() -> None:

@@ -1,4 +1,4 @@
-"""Moves to another subnet, measured in the guest: by Mobile IP, MOBIKE and WireGuard."""
+"""Moves to another subnet, measured in the guest: by Mobile IP, MOBIKE, WireGuard and QUIC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 def moved(shared_qop: Qop) -> dict[str, Record]:
     """A repetition of each way in R3, by policy."""
     done, records = shared_qop.run(
-        "subnets", *VIRTUAL, "--policies", "M2-ft,M10,M11", "--scenarios", "R3",
+        "subnets", *VIRTUAL, "--policies", "M2-ft,M10,M11,M15", "--scenarios", "R3",
         "--repetitions", "1", "--move-stream", "5", "--stream-bytes", "100k")
     assert done.returncode == 0, done.stderr
     return {found.cell["policy"]: found for found in records.values()}
@@ -29,6 +29,26 @@ def test_a_tunnel_follows_its_node_past_a_router(moved: dict[str, Record]) -> No
         assert not any("mip" in name for name in body(moved[policy]).authentication_sum)
     assert "MOBIKE" in checks(moved["M11"])
     assert checks(moved["M11"])["ISAKMP packets"].startswith("4, 4")
+
+
+def test_quic_connection_migrates_past_a_router(moved: dict[str, Record]) -> None:
+    """The new path is validated, within the connection that was opened at home."""
+    found = checks(moved["M15"])
+    assert {"no Mobile IP", "tunnel goes by the new address", "QUIC: connection goes on"} <= \
+        found.keys()
+    assert "1 with equal data" in found["QUIC: new path is validated"]
+    assert "quic_home" in body(moved["M15"]).authentication_sum
+
+
+def test_client_that_reconnects_is_no_migration(qop: Qop) -> None:
+    """Traffic flows again after the move, and exactly the checks of the migration fail."""
+    done, records = qop.run("reconnects", *VIRTUAL, "--policies", "M15", "--scenarios", "R3",
+                            "--repetitions", "1", "--stream-bytes", "100k", "--fault",
+                            "quic-reconnects")
+    assert done.returncode == 1
+    [record] = records.values()
+    assert {entry.check for entry in record.evidence if not entry.ok} == {
+        "QUIC: new path is validated", "QUIC: connection goes on"}
 
 
 def test_fast_transition_passes_a_router_with_a_passphrase(moved: dict[str, Record]) -> None:
@@ -61,4 +81,4 @@ def test_a_stream_tells_the_outage_of_each(moved: dict[str, Record]) -> None:
     """In virtual time: charon waits a tenth of a second before it looks for another path."""
     gaps = {policy: max(way.gap_s for way in (body(found).outages or {}).values())
             for policy, found in moved.items()}
-    assert gaps["M11"] > 0.1 > max(gaps["M10"], gaps["M2-ft"])
+    assert gaps["M11"] > 0.1 > max(gaps["M10"], gaps["M15"], gaps["M2-ft"])

@@ -15,7 +15,8 @@ from studies.qop2007.measurements import OutageRecord
 from studies.qop2007.report import moves
 from studies.qop2007.report.basis import basis_from_run
 
-OWN = [load_named(name) for name in ("M1", "M2", "M2-ft", "M5", "M8", "M10", "M11")]
+OWN = [load_named(name) for name in ("M1", "M2", "M2-ft", "M5", "M8", "M10", "M11",
+                                         "M15", "M15-new")]
 FRAMES = {"authentication": (0.001, 2), "association": (0.001, 2)}
 
 
@@ -63,10 +64,10 @@ def test_ways_are_crossed_by_their_shortest_outage() -> None:
                            moved("M11", "R3", 0.1))
     [row] = crossed.rows
     assert [column.title for column in crossed.columns] == [
-        "Link", "none needed", "Mobile IP", "MOBIKE", "WireGuard's own"]
+        "Link", "none needed", "Mobile IP", "MOBIKE", "WireGuard's own", "QUIC's own"]
     assert [row[0].text, row[2].detail, row[3].detail] == ["in full", "M5", "M11"]
     assert [entry.number.value if entry.number else None for entry in row[1:]] == [
-        None, 0.02, 0.1, None]
+        None, 0.02, 0.1, None, None]
 
 
 def test_fast_transition_is_compared_with_the_same_policy_in_full() -> None:
@@ -78,11 +79,12 @@ def test_fast_transition_is_compared_with_the_same_policy_in_full() -> None:
 
 
 def test_layer_3_is_compared_over_one_link_layer() -> None:
-    """OWE with Mobile IP, MOBIKE and WireGuard, though WEP's registration was quicker."""
+    """OWE with Mobile IP, MOBIKE, WireGuard and QUIC, though WEP's registration was quicker."""
     _, crossed = tables_of(moved("P2", "R3", 0.05), moved("M1", "R3", 0.06),
-                           moved("M10", "R3", 0.061), moved("M11", "R3", 0.16))
+                           moved("M10", "R3", 0.061), moved("M11", "R3", 0.16),
+                           moved("M15", "R3", 0.03), moved("M15-new", "R3", 0.05))
     [row] = crossed.rows
-    assert [entry.detail for entry in row[2:]] == ["M1", "M11", "M10"]
+    assert [entry.detail for entry in row[2:]] == ["M1", "M11", "M10", "M15"]
 
 
 def test_frames_are_a_number() -> None:

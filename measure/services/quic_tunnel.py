@@ -1,0 +1,447 @@
+"""Carry IP packets between a mobile node and its home agent in QUIC DATAGRAM frames (RFC 9221).
+
+The program runs at both ends of a tunnel: `python3 -m measure.services.quic_tunnel FILE`. FILE is
+JSON with the keys of `TunnelSettings`. It makes a TUN device, prints `ready`, and obeys lines on
+standard input: `connect` (mobile node only), `reset ADDRESS` (of the mobile node), and `state`,
+which writes counters to a file. It answers each with `done` and the line. QUIC is aioquic's. The
+mobile node proves its identity by a token on a stream inside the connection, the home agent by its
+certificate.
+
+The client watches the kernel's addresses and routes. When its source address changes, it either
+migrates the connection to the new address with a fresh connection ID (RFC 9000, 9), or opens
+another connection.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import select
+import socket
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aioquic.buffer import Buffer
+from aioquic.quic import events
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
+from aioquic.quic.packet import QuicPacketType, pull_quic_header
+
+#: Application protocol in the TLS handshake (ALPN).
+_ALPN = "qop-tunnel"
+#: Largest UDP payload on Ethernet, and bytes of the longest packet inside.
+_UDP_BYTES, TUNNEL_BYTES = 1472, 1440
+#: Most packets that wait for the congestion window, like the queue of a network device.
+_MOST_WAITING = 64
+_CONNECTION_ID_BYTES = 8
+_IDLE_S = 3600.0
+#: Longest time to open a connection, in s.
+_CONNECT_S = 10.0
+_READ_BYTES, _NETLINK_BYTES = 2048, 65536
+#: linux/if_tun.h.
+_TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
+#: linux/rtnetlink.h: changes of IPv4 addresses and routes.
+_ADDRESS_GROUP, _ROUTE_GROUP = 0x10, 0x40
+_SOCKET_MARK = 36
+_SHORTEST_IPV4 = 20
+
+
+@dataclass(frozen=True)
+class TunnelSettings:
+    """The settings of one end of a tunnel.
+
+    - `duty`: `mobile` or `gateway`
+    - `device`, `mark`: name of the TUN device, and firewall mark of the tunnel's own packets
+    - `address`, `port`: the gateway's address and UDP port
+    - `name`: name in the gateway's certificate
+    - `certificate`, `key`: files of the gateway's certificate, and of its key ("" at a mobile node)
+    - `secrets`: file to which TLS secrets are logged, for Wireshark
+    - `state`: file to which counters are written
+    - `users`: token of each mobile node, by its inner address
+    - `reconnects`: whether the client opens another connection when its address changes
+    """
+
+    duty: str
+    device: str
+    mark: int
+    address: str
+    port: int
+    name: str
+    certificate: str
+    key: str
+    secrets: str
+    state: str
+    users: dict[str, str]
+    reconnects: bool = False
+
+
+@dataclass(eq=False)
+class _Link:
+    """A QUIC connection and the UDP socket that it uses.
+
+    `user` is the inner address of the mobile node, "" until it has proven its identity. `opener` is
+    the address from which a client opened the connection.
+    """
+
+    connection: QuicConnection
+    udp: socket.socket
+    opener: str = ""
+    user: str = ""
+    has_ended: bool = False
+
+    def send_packet(self, packet: bytes, counts: Counter[str]) -> None:
+        """Send an inner packet, or drop it if too many wait for the congestion window."""
+        # aioquic has no limit of its own, and does not show how many DATAGRAM frames wait.
+        if len(self.connection._datagrams_pending) >= _MOST_WAITING:  # noqa: SLF001
+            counts["dropped"] += 1
+            return
+        self.connection.send_datagram_frame(packet)
+        counts["sent"] += 1
+        self.send_waiting()
+
+    def send_waiting(self) -> None:
+        """Send all QUIC packets that may be sent now."""
+        for data, address in self.connection.datagrams_to_send(now=time.monotonic()):
+            try:
+                self.udp.sendto(data, address)
+            except OSError:
+                continue  # no link or no route: lost like any other packet
+
+
+class _End:
+    """An end of the tunnel: TUN device, UDP socket and QUIC connections."""
+
+    def __init__(self, settings: TunnelSettings) -> None:
+        self.settings = settings
+        self.counts = Counter[str]()
+        self.tun = open("/dev/net/tun", "r+b", buffering=0)  # noqa: SIM115 - open until the end
+        fcntl.ioctl(self.tun, _TUNSETIFF, struct.pack(
+            "16sH22x", settings.device.encode(), _IFF_TUN | _IFF_NO_PI))
+        self._secrets = Path(settings.secrets).open("a", buffering=1)  # noqa: SIM115 - as above
+
+    def make_configuration(self) -> QuicConfiguration:
+        """Return aioquic's configuration of this end."""
+        is_client = self.settings.duty == "mobile"
+        made = QuicConfiguration(
+            alpn_protocols=[_ALPN], is_client=is_client, max_datagram_size=_UDP_BYTES,
+            max_datagram_frame_size=65535, idle_timeout=_IDLE_S, secrets_log_file=self._secrets,
+            connection_id_length=_CONNECTION_ID_BYTES)
+        if is_client:
+            made.server_name = self.settings.name
+            made.load_verify_locations(self.settings.certificate)
+        else:
+            made.load_cert_chain(self.settings.certificate, self.settings.key)
+        return made
+
+    def list_links(self) -> list[_Link]:
+        """Return all connections."""
+        raise NotImplementedError
+
+    def list_sockets(self) -> list[socket.socket]:
+        """Return further sockets to wait for."""
+        raise NotImplementedError
+
+    def read_socket(self, source: socket.socket) -> None:
+        """Read what has arrived on a socket."""
+        raise NotImplementedError
+
+    def route_packet(self, packet: bytes) -> _Link | None:
+        """Return the connection for an inner packet, None if there is none."""
+        raise NotImplementedError
+
+    def handle_event(self, link: _Link, event: events.QuicEvent) -> None:
+        """Handle what a connection reports."""
+        if isinstance(event, events.DatagramFrameReceived) and link.user:
+            self.counts["received"] += 1
+            self.tun.write(event.data)
+        elif isinstance(event, events.ConnectionTerminated):
+            link.has_ended = True
+
+    def run_command(self, command: str) -> bool:
+        """Obey a command, and return whether it is completed now."""
+        if command == "state":
+            Path(self.settings.state).write_text(json.dumps(self.counts))
+        return True
+
+    def pass_packets(self) -> None:
+        """Pass packets on until standard input ends."""
+        print_answer("ready")
+        while True:
+            timers = [timer for link in self.list_links()
+                      if (timer := link.connection.get_timer()) is not None]
+            wait_s = max(0.0, min(timers) - time.monotonic()) if timers else None
+            ready, _, _ = select.select([sys.stdin, self.tun, *self.list_sockets()], [], [], wait_s)
+            for link in self.list_links():
+                timer = link.connection.get_timer()
+                if timer is not None and timer <= time.monotonic():
+                    link.connection.handle_timer(now=time.monotonic())
+                    self.serve_link(link)
+            for source in ready:
+                if source is self.tun:
+                    self._read_tun()
+                elif isinstance(source, socket.socket):
+                    self.read_socket(source)
+            if sys.stdin in ready:
+                line = sys.stdin.readline()
+                if not line:
+                    return
+                if self.run_command(line.strip()):
+                    print_answer(f"done {line.strip()}")
+            self.check_deadline()
+
+    def check_deadline(self) -> None:
+        """Answer a command that took too long."""
+
+    def serve_link(self, link: _Link) -> None:
+        """Handle all events of a connection, and send what it wants to send."""
+        while (event := link.connection.next_event()) is not None:
+            self.handle_event(link, event)
+        link.send_waiting()
+
+    def _read_tun(self) -> None:
+        packet = self.tun.read(_READ_BYTES)
+        # IPv4 only: the kernel also sends IPv6's router solicitations to the device.
+        if len(packet) >= _SHORTEST_IPV4 and packet[0] >> 4 == 4 and (
+                link := self.route_packet(packet)) is not None:
+            link.send_packet(packet, self.counts)
+
+    def _open_socket(self, source: tuple[str, int]) -> socket.socket:
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.setsockopt(socket.SOL_SOCKET, _SOCKET_MARK, self.settings.mark)
+        udp.setblocking(False)  # noqa: FBT003 - signature of the standard library
+        udp.bind(source)
+        return udp
+
+
+def print_answer(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _read_datagrams(udp: socket.socket) -> Iterator[tuple[bytes, tuple[str, int]]]:
+    """Yield all datagrams that have arrived on a socket."""
+    while True:
+        try:
+            data, address = udp.recvfrom(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            continue  # an ICMP error for an earlier datagram
+        yield data, address
+
+
+class Client(_End):
+    """The end at a mobile node, which opens the connection and keeps it over changes of address."""
+
+    def __init__(self, settings: TunnelSettings) -> None:
+        super().__init__(settings)
+        self._link: _Link | None = None
+        self._source = ""
+        #: Whether nothing has come from the gateway since the address changed.
+        self._is_unanswered = False
+        self._begun_s: float | None = None
+        [(self._address, self._token)] = settings.users.items()
+        self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self._netlink.setblocking(False)  # noqa: FBT003 - signature of the standard library
+        self._netlink.bind((0, _ADDRESS_GROUP | _ROUTE_GROUP))
+
+    def list_links(self) -> list[_Link]:
+        """Return the connection, if there is one."""
+        return [self._link] if self._link is not None and not self._link.has_ended else []
+
+    def list_sockets(self) -> list[socket.socket]:
+        """Return the socket of address changes, and that of the connection."""
+        return [self._netlink, *(link.udp for link in self.list_links())]
+
+    def read_socket(self, source: socket.socket) -> None:
+        """Read packets of the connection, or follow a change of address."""
+        if source is self._netlink:
+            self._netlink.recv(_NETLINK_BYTES)
+            self._follow_address()
+        elif self._link is not None and source is self._link.udp:
+            for data, address in _read_datagrams(source):
+                self._is_unanswered = False
+                self._link.connection.receive_datagram(data, address, now=time.monotonic())
+            self.serve_link(self._link)
+
+    def route_packet(self, packet: bytes) -> _Link | None:
+        """Return the connection once the gateway has accepted this node."""
+        return self._link if self._link is not None and self._link.user else None
+
+    def handle_event(self, link: _Link, event: events.QuicEvent) -> None:
+        """Send the token after the handshake, and take the gateway's answer."""
+        if isinstance(event, events.HandshakeCompleted):
+            stream = link.connection.get_next_available_stream_id()
+            link.connection.send_stream_data(
+                stream, f"{self._address} {self._token}\n".encode(), end_stream=True)
+        elif isinstance(event, events.StreamDataReceived) and event.data == b"accepted\n":
+            link.user = self._address
+            if self._begun_s is not None:
+                self._begun_s = None
+                print_answer("done connect")
+        super().handle_event(link, event)
+
+    def run_command(self, command: str) -> bool:
+        """Open a connection, or forget it without notifying the gateway."""
+        if command == "connect":
+            self._begun_s = time.monotonic()
+            self._open_link()
+            return False
+        if command.partition(" ")[0] == "reset":
+            self._drop_link()
+        return super().run_command(command)
+
+    def check_deadline(self) -> None:
+        """Report a connection that did not come about in time."""
+        if self._begun_s is not None and time.monotonic() > self._begun_s + _CONNECT_S:
+            self._begun_s = None
+            sys.stderr.write(f"no connection with {self.settings.address} within "
+                             f"{_CONNECT_S:g} s\n")
+            sys.stderr.flush()
+            print_answer("failed connect")
+
+    def _open_link(self) -> None:
+        self._drop_link()
+        self._source = self._find_source() or self._source
+        self._link = _Link(QuicConnection(configuration=self.make_configuration()),
+                           self._open_socket((self._source, 0)))
+        self.counts["connections"] += 1
+        self._link.connection.connect((self.settings.address, self.settings.port),
+                                      now=time.monotonic())
+        self._link.send_waiting()
+
+    def _drop_link(self) -> None:
+        if self._link is not None:
+            self._link.udp.close()
+            self._link = None
+
+    def _find_source(self) -> str:
+        """Return the address from which the kernel would send to the gateway, "" without route."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as scratch:
+            scratch.setsockopt(socket.SOL_SOCKET, _SOCKET_MARK, self.settings.mark)
+            try:
+                scratch.connect((self.settings.address, self.settings.port))
+            except OSError:
+                return ""
+            return str(scratch.getsockname()[0])
+
+    def _follow_address(self) -> None:
+        """Move the connection to the node's new address, or open another one there.
+
+        A further change of addresses or routes repeats what has no answer: the first packet may
+        have left by a route of before.
+        """
+        source = self._find_source()
+        has_moved = source != self._source
+        if self._link is None or not source or not (has_moved or self._is_unanswered):
+            return
+        self._is_unanswered = True
+        if self.settings.reconnects or not self._link.user:
+            self._open_link()
+            return
+        if has_moved:
+            self._source = source
+            self._link.udp.close()
+            self._link.udp = self._open_socket((source, 0))
+            # A connection ID is used from one address only (RFC 9000, 9.5).
+            self._link.connection.change_connection_id()
+            self.counts["migrations"] += 1
+        # The gateway learns the address at once, even if no packet is waiting.
+        self._link.connection.send_ping(0)
+        self._link.send_waiting()
+
+
+class Gateway(_End):
+    """The end at a home agent, which accepts mobile nodes and passes their packets on."""
+
+    def __init__(self, settings: TunnelSettings) -> None:
+        super().__init__(settings)
+        self._udp = self._open_socket((settings.address, settings.port))
+        self._configuration = self.make_configuration()
+        self._by_id: dict[bytes, _Link] = {}
+        self._by_user: dict[str, _Link] = {}
+
+    def list_links(self) -> list[_Link]:
+        """Return all connections that have not ended."""
+        return [link for link in dict.fromkeys(self._by_id.values()) if not link.has_ended]
+
+    def list_sockets(self) -> list[socket.socket]:
+        """Return the socket of all connections."""
+        return [self._udp]
+
+    def read_socket(self, source: socket.socket) -> None:
+        """Give each datagram to its connection, by the connection ID."""
+        for data, address in _read_datagrams(source):
+            link = self._find_link(data, address[0])
+            if link is not None:
+                link.connection.receive_datagram(data, address, now=time.monotonic())
+                self.serve_link(link)
+
+    def _find_link(self, data: bytes, source: str) -> _Link | None:
+        try:
+            header = pull_quic_header(Buffer(data=data), host_cid_length=_CONNECTION_ID_BYTES)
+        except ValueError:
+            return None
+        link = self._by_id.get(header.destination_cid)
+        if link is None and header.packet_type == QuicPacketType.INITIAL:
+            # An earlier attempt from there was given up.
+            self._by_id = {name: each for name, each in self._by_id.items()
+                           if each.user or each.opener != source}
+            link = _Link(QuicConnection(
+                configuration=self._configuration,
+                original_destination_connection_id=header.destination_cid), self._udp, source)
+            self.counts["connections"] += 1
+            self._by_id[header.destination_cid] = link
+            self._by_id[link.connection.host_cid] = link
+        return link
+
+    def route_packet(self, packet: bytes) -> _Link | None:
+        """Return the connection of the mobile node to which a packet is addressed."""
+        return self._by_user.get(socket.inet_ntoa(packet[16:20]))
+
+    def handle_event(self, link: _Link, event: events.QuicEvent) -> None:
+        """Keep connection IDs, and accept a mobile node by its token."""
+        if isinstance(event, events.ConnectionIdIssued):
+            self._by_id[event.connection_id] = link
+        elif isinstance(event, events.ConnectionIdRetired):
+            self._by_id.pop(event.connection_id, None)
+        elif isinstance(event, events.StreamDataReceived):
+            address, _, token = event.data.decode(errors="replace").strip().partition(" ")
+            if token and self.settings.users.get(address) == token:
+                self._forget_user(address)  # of which this one is not yet
+                link.user = address
+                self._by_user[address] = link
+                link.connection.send_stream_data(event.stream_id, b"accepted\n", end_stream=True)
+        elif isinstance(event, events.DatagramFrameReceived) and (
+                not link.user or event.data[12:16] != socket.inet_aton(link.user)):
+            self.counts["refused"] += 1
+            return
+        super().handle_event(link, event)
+
+    def run_command(self, command: str) -> bool:
+        """Forget a mobile node's connection without notifying it."""
+        word, _, address = command.partition(" ")
+        if word == "reset":
+            self._forget_user(address)
+        return super().run_command(command)
+
+    def _forget_user(self, address: str) -> None:
+        """Forget the connection of a mobile node."""
+        self._by_user.pop(address, None)
+        self._by_id = {name: link for name, link in self._by_id.items() if link.user != address}
+
+
+def main(file: str) -> None:
+    """Run one end of a tunnel until standard input ends."""
+    settings = TunnelSettings(**json.loads(Path(file).read_text()))
+    (Client if settings.duty == "mobile" else Gateway)(settings).pass_packets()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
