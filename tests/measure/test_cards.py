@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import fabricated
 from analysis.present.terminal import to_plain_text
 from conftest import Qop
 from harness import card_report
@@ -193,3 +194,88 @@ def test_bad_input_is_one_line(qop: Qop, arguments: list[str], text: str) -> Non
     assert done.returncode in {1, 2}
     assert text in done.stderr
     assert done.stderr.startswith("qop: ") and done.stderr.count("\n") == 1, done.stderr
+
+
+# --- ./qop compare ---
+
+
+def results_of_recording(folder: Path, recording: str) -> Path:
+    """A results folder of an emulated network: a record and the air of a recording."""
+    policy, _, scenario = recording.partition("-")
+    record = fabricated.make(policy, scenario=scenario)
+    captures = folder / "captures" / record.name
+    captures.mkdir(parents=True)
+    (captures / "auth-air.pcap").write_bytes(path(recording, "auth-air").read_bytes())
+    fabricated.write_all([record], folder)
+    return folder
+
+
+def card_results(folder: Path, delays_s: dict[str, float], count: int = 3) -> Path:
+    """A results folder of a card that took as long as a recording, and longer in some phases.
+
+    Repetitions differ by 0.1 ms in each phase.
+    """
+    found = [each for each in explain_captures([RECORDED]).to_document()["negotiations"]
+             if each["kind"] == "802.11"]
+    samples = []
+    for number in range(count):
+        for each in found:
+            (sample,) = results.make_samples([Attempt(
+                "roam" if each["previous"] else "login", number + 1, each["start"]["time_s"] - 1,
+                each["start"]["time_s"] + each["duration_s"], each["peer"], 2412)], found,
+                each["station"])
+            phases = [phase.model_copy(update={
+                "duration_s": phase.duration_s + delays_s.get(phase.name, 0) + number * 1e-4})
+                for phase in sample.phases]
+            samples.append(sample.model_copy(update={
+                "phases": phases,
+                "authentication_s": sample.authentication_s + sum(delays_s.values())}))
+    folder.mkdir()
+    results.write_record(make_record(samples), folder)
+    return folder
+
+
+def test_comparison_names_the_phase_that_differs(qop: Qop) -> None:
+    """A card that takes 40 ms longer in EAP and 1 ms in association: EAP has the largest part."""
+    results_of_recording(qop.folder / "emulated", "P12-R1")
+    card_results(qop.folder / "real", {"eap": 0.04, "association": 0.001})
+    done = qop("compare", "emulated", "real", "--out", "page")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if " longer in " in line]
+    assert [line.partition(" ")[0] for line in lines] == ["login", "roam"]
+    for line in lines:
+        assert "41.0 ms longer in real (card wlan0) than in emulated (P12 in R1)" in line
+        assert "phase: eap +40.1 ms" in line and "policies differ" not in line
+    assert "medium air" in done.stdout and "real: a card (ath9k)" in done.stdout
+    assert (qop.folder / "page" / "report.html").exists()
+
+
+def test_comparison_of_two_cards_marks_what_is_significant(qop: Qop) -> None:
+    """Only the phase that differs by more than its spread stays with --changed."""
+    card_results(qop.folder / "before", {}, count=5)
+    card_results(qop.folder / "after", {"eap": 0.02}, count=5)
+    done = qop("compare", "before", "after", "--changed")
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if "±" in line and "*" in line]
+    assert rows and all(row.startswith(("eap", "all, to the last key")) for row in rows)
+
+
+@pytest.mark.parametrize(("arguments", "text"), [
+    (["emulated", "other"], "have no login or roam of the same policy"),
+    (["emulated", "broken"], "no record of a measurement with a card"),
+    (["real", "real"], "compared with itself"),
+    (["emulated", "real", "--baseline", "P1"], "--baseline P1: a measurement with a card has no"),
+    (["nowhere", "real"], "nowhere: no such folder"),
+])
+def test_comparison_that_cannot_be_made_is_one_line(qop: Qop, arguments: list[str],
+                                                    text: str) -> None:
+    results_of_recording(qop.folder / "emulated", "P12-R1")
+    card_results(qop.folder / "real", {}, count=1)
+    for name in ("other", "broken"):
+        (qop.folder / name).mkdir()
+    results.write_record(make_record([make_sample(1, 1.0, policy_fields=dict.fromkeys(
+        results.POLICY_FIELDS, "SAE"))]), qop.folder / "other")
+    (qop.folder / "broken" / results.FILE).write_text("{}")
+    done = qop("compare", *arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert text in done.stderr
