@@ -29,6 +29,7 @@ COMMANDS = {
     "compare": "Compare two results folders.",
     "policy": "Make a policy of hostapd.conf or another configuration file.",
     "explain": "Explain a capture: who waited for whom, and why.",
+    "measure": "Measure logins and roams on a network of yours with a card.",
     "cost": "Compute packets and time of an EAP-TLS authentication.",
     "model": "Ask a queueing model: predictions, what-ifs, capacity.",
     "status": "Show how far a run has come.",

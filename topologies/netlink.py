@@ -191,6 +191,14 @@ class GenericNetlink:
         """Return all entries that the kernel lists, each as its attributes by kind."""
         return self._send_request(self._family, command, DUMP, attributes)
 
+    def request_answers(self, command: int, attributes: bytes) -> list[dict[int, bytes]]:
+        """Send one generic netlink request, and return its answers as attributes by kind.
+
+        Raises:
+            OSError: The kernel refuses; it has the kernel's error number.
+        """
+        return self._send_request(self._family, command, ACK, attributes)
+
     def _send_request(self, family: int, command: int, flags: int,
                       attributes: bytes) -> list[dict[int, bytes]]:
         answers = self._netlink.send_request(family, flags, _GENERIC_HEAD.pack(command, _VERSION)

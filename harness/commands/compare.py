@@ -18,6 +18,7 @@ from rich.text import Text
 from harness.commands import output
 from harness.commands.report import find_folder_study, load_results
 from harness.errors import UserError
+from measure.records.document import to_printable
 
 if TYPE_CHECKING:
     from analysis import Results
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from studies.study import Study
 
 _CORRECTIONS = ("holm", "benjamini-hochberg")
+#: File that only results folders of `qop measure` have (measure.cards.results).
+CARD_FILE = "measurement.json"
 
 
 @click.command("compare", context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,13 +45,16 @@ _CORRECTIONS = ("holm", "benjamini-hochberg")
               "folder (default: nothing is written).")
 def command(first: Path, second: Path, baseline: str, correction: str, changed: bool,
             out: Path | None) -> None:
-    """Compare two results folders, cell by cell.
+    """Compare two results folders, cell by cell, or phase by phase with one of './qop measure'.
 
     A * marks a difference that is significant after correction for the number of comparisons. If
     one run used the real clock and the other one the virtual clock, the difference is the time that
     the processor adds to airtime and protocol.
     """
     names = _run_names(first, second)
+    if (first / CARD_FILE).is_file() or (second / CARD_FILE).is_file():
+        _compare_with_card((first, second), names, baseline, correction, changed=changed, out=out)
+        return
     tables = _compare_runs((load_results(first), load_results(second)), find_folder_study(first),
                            names, baseline, correction)
     if changed:
@@ -56,6 +62,27 @@ def command(first: Path, second: Path, baseline: str, correction: str, changed: 
 
         tables = [changed_only(table) for table in tables]
     _print_tables(tables)
+    if out is not None:
+        _write_comparison(tables, names, out)
+
+
+def _compare_with_card(folders: tuple[Path, Path], names: tuple[str, str], baseline: str,
+                       correction: str, *, changed: bool, out: Path | None) -> None:
+    """Compare logins and roams by their phases. One folder or both are of `qop measure`."""
+    from analysis.reporting.comparison import changed_only
+    from harness.card_comparison import compare_folders
+    from measure.agent.errors import MeasureError
+
+    if baseline:
+        raise UserError(f"--baseline {baseline}: a measurement with a card has no levels; leave it "
+                        "out")
+    try:
+        tables, lines = compare_folders(folders, names, correction)
+    except MeasureError as error:
+        raise UserError(str(error)) from None
+    _print_tables([changed_only(table) for table in tables] if changed else tables)
+    for line in lines:
+        click.echo(to_printable(line))
     if out is not None:
         _write_comparison(tables, names, out)
 

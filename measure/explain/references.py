@@ -177,7 +177,7 @@ def measure_references(folder: Path) -> Iterator[dict[str, Any]]:
         captures = folder / "captures" / record.name
         if record.status != "ok" or not captures.is_dir():
             continue
-        for each in _explain_recording(read_recording(captures)):
+        for each in explain_recording(read_recording(captures)):
             if each["kind"] == WIRELESS and each["outcome"] == "success":
                 groups[*record.cell.values(), bool(each["previous"]),
                        each["policy"]["title"]].append((record, each))
@@ -188,7 +188,8 @@ def measure_references(folder: Path) -> Iterator[dict[str, Any]]:
         yield _make_reference(measured, host)
 
 
-def _explain_recording(recording: Recording) -> list[dict[str, Any]]:
+def explain_recording(recording: Recording) -> list[dict[str, Any]]:
+    """Return the negotiations in those captures of a repetition that have a policy's joining."""
     captures = [capture for capture in recording.captures if capture.name in _CAPTURES]
     if not captures:
         return []

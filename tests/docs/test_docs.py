@@ -50,6 +50,9 @@ UNEXECUTED = {
     "apt-get install": "changes the machine", "mountpoint -q": "changes the machine",
     "QOP_VM_ARCHITECTURE=aarch64 ./qop": "takes half an hour; was tried by hand",
     "./qop provision --mininet-wifi": "fetches from upstream",
+    "./qop compare results/emulated results/home": "needs a measurement with a card; "
+                                                   "tests/measure/test_cards.py compares",
+    "sudo ./qop measure": "needs a card; tests/guest/test_card.py measures with emulated ones",
     "sudo ./qop provision --on host": "fetches from upstream, and changes the machine",
     "./qop run --builder mininet-wifi": "needs what is fetched from upstream; "
                                         "tests/topologies/test_builders.py measures "

@@ -218,16 +218,18 @@ def test_help_of_a_command_looks_for_no_packages(cache, tools, arguments):
     assert "neither root nor sudo" in _qop(tools, cache, "run").stderr
 
 
-@pytest.mark.parametrize("has_tshark", [True, False])
-def test_explain_needs_tshark_and_python_alone(cache, tools, has_tshark):
-    """With tshark no package is looked for; without it no package of guests is asked for."""
+@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize(("command", "programs"), [
+    ("explain", ["tshark"]), ("measure", ["tshark", "wpa_supplicant"])])
+def test_command_needs_its_programs_and_python_alone(cache, tools, command, programs, is_there):
+    """With them no package is looked for; without one no package of guests is asked for."""
     (stamp,) = cache.glob("python/harness-*/.complete")
     stamp.write_text("")
-    if has_tshark:
-        _program(tools, "tshark", "exit 1")
-    done = _qop(tools, cache, "explain", "a.pcap")
-    assert ("-m harness explain a.pcap" in done.stdout) == has_tshark
-    assert ("neither root nor sudo" in done.stderr) == (not has_tshark)
+    for program in programs[:None if is_there else -1]:
+        _program(tools, program, "exit 1")
+    done = _qop(tools, cache, command, "word")
+    assert (f"-m harness {command} word" in done.stdout) == is_there
+    assert ("neither root nor sudo" in done.stderr) == (not is_there)
     assert "mmdebstrap" not in done.stderr
 
 

@@ -1,0 +1,251 @@
+"""Borrow an 802.11 card for a measurement, and restore it, also if this process is killed.
+
+`borrow_card` is a context manager. It starts a guardian: a process of this module that waits until
+its standard input ends, which happens however the borrower ends. Then the guardian ends programs
+that still use the card, and restores the card from the journal. Only one process borrows a card at
+a time. If the guardian is killed, too, the next borrower restores the card. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from measure.agent.errors import MeasureError
+from measure.cards import users, wireless
+from measure.cards.wireless import CardState
+
+#: Folder of journals, which is empty after each boot, as are changes of cards.
+JOURNALS = Path("/run/qop-cards")
+_CODE = Path(__file__).parents[2]
+#: Limits in s: for programs to end after SIGTERM, for a guardian, and for a manager to let go.
+_GRACE_S, _GUARDIAN_S, _RELEASE_S = 3.0, 30.0, 5.0
+_POLL_S = 0.02
+
+
+@dataclass
+class BorrowedCard:
+    """A card that this process may change.
+
+    - `state`: the state before
+    - `folder`: folder for files of programs that use the card. Only root can read it. Each program
+      has a path below it among its arguments: the guardian finds the program so
+    - `lock`: descriptor that these programs must inherit
+    - `monitor`: name of the interface that captures all frames of the radio, "" without one
+    - `monitor_missing`: why there is no monitor, "" if there is one or none is wanted
+    - `was_restored`: whether an earlier borrower was killed, and the card restored only now
+    """
+
+    state: CardState
+    folder: Path
+    lock: int
+    monitor: str = ""
+    monitor_missing: str = ""
+    was_restored: bool = False
+
+    @property
+    def card_name(self) -> str:
+        """Return the interface of the card."""
+        return self.state.name
+
+
+@contextmanager
+def borrow_card(name: str, *, wants_monitor: bool = True) -> Iterator[BorrowedCard]:
+    """Borrow a card, and restore it at the end of the context.
+
+    Args:
+        name: The interface.
+        wants_monitor: Whether to make a monitor at the card's radio.
+
+    Raises:
+        MeasureError: The card is missing, blocked or in use, permission is missing, or the card
+            could not be restored.
+    """
+    wireless.read_card(name)  # a missing card is the first thing to say
+    if os.geteuid():
+        raise MeasureError("testbed", f"{name}: changing a card needs root; give the command with "
+                           "sudo")
+    place = JOURNALS / name
+    lock = _lock_folder(place, name)
+    guardian: subprocess.Popen[bytes] | None = None
+    try:
+        was_restored = restore_from_journal(place)
+        card = BorrowedCard(_check_card(name), place / "run", lock, was_restored=was_restored)
+        guardian = _start_guardian(place)
+        _take_card(card, place, wants_monitor=wants_monitor)
+        yield card
+    finally:
+        _give_back(place, name, lock, guardian)
+
+
+def _check_card(name: str) -> CardState:
+    """Return the state of a card that is free."""
+    state = wireless.read_card(name)
+    if kind := wireless.find_block(name):
+        how = "give 'rfkill unblock wifi'" if kind == "soft" else "use the machine's switch"
+        raise MeasureError("testbed", f"{name}: is blocked by rfkill ({kind}); {how}")
+    if not state.has_manager and (user := users.describe_use(state)):
+        raise _make_use_error(name, user)
+    return state
+
+
+def _make_use_error(name: str, user: str) -> MeasureError:
+    return MeasureError("testbed", f"{name}: is in use by {user}; end that, or give another card")
+
+
+def _start_guardian(place: Path) -> subprocess.Popen[bytes]:
+    # A process of its own session: Ctrl-C does not reach it.
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "measure.cards.borrowing", str(place)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True, cwd="/", env={"PYTHONPATH": str(_CODE), "PATH": os.defpath})
+
+
+def _take_card(card: BorrowedCard, place: Path, *, wants_monitor: bool) -> None:
+    """Write the journal, make the card a station that is up, and add a monitor."""
+    state = card.state
+    monitor = f"qop{state.index}mon"
+    card.folder.mkdir(mode=0o700, exist_ok=True)
+    _write_journal(place, state, monitor)
+    if state.has_manager:
+        wireless.set_managed(state.name, is_managed=False)
+        _wait_released(state.name)
+        # A manager may have given the card another address, and takes that back.
+        card.state = state = replace(wireless.read_card(state.name), has_manager=True)
+        _write_journal(place, state, monitor)
+    try:
+        if state.type != wireless.STATION:
+            wireless.set_link(state.index, is_up=False)
+            wireless.set_type(state.index, wireless.STATION)
+        wireless.set_link(state.index, is_up=True)
+    except OSError as error:
+        raise MeasureError("testbed", f"{state.name}: cannot be set up as a station "
+                           f"({error.strerror}); give another card") from None
+    if wants_monitor:
+        card.monitor_missing = _add_monitor(state.phy, monitor)
+        card.monitor = "" if card.monitor_missing else monitor
+
+
+def _wait_released(name: str) -> None:
+    """Wait until the programs of a manager have left the card."""
+    until = time.monotonic() + _RELEASE_S
+    while user := users.describe_use(wireless.read_card(name)):
+        if time.monotonic() > until:
+            raise _make_use_error(name, user)
+        time.sleep(_POLL_S)
+
+
+def _add_monitor(phy: int, name: str) -> str:
+    """Create a monitor at a radio, and return why that failed, "" if it did not."""
+    if not wireless.can_monitor(phy):
+        return "its driver has no monitor mode"
+    try:
+        wireless.add_monitor(phy, name)
+    except OSError as error:
+        return f"its driver refuses a monitor beside a station ({error.strerror})"
+    return ""
+
+
+def _give_back(place: Path, name: str, lock: int, guardian: subprocess.Popen[bytes] | None) -> None:
+    """Let the guardian restore the card, or do so here if the guardian is gone."""
+    if guardian is not None:
+        os.close(lock)  # the guardian waits for it
+        if guardian.stdin:
+            guardian.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            guardian.wait(_GUARDIAN_S)
+        lock = _lock_folder(place, name)
+    try:
+        restore_from_journal(place)
+    finally:
+        os.close(lock)
+
+
+def _lock_folder(folder: Path, name: str) -> int:
+    """Lock the folder of a card's journal, and return the lock's descriptor.
+
+    Raises:
+        MeasureError: Another process has the card.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + _RELEASE_S  # a guardian may be at work
+    while not _try_lock(lock):
+        if time.monotonic() > until:
+            os.close(lock)
+            raise MeasureError("testbed", f"{name}: is in use by another measurement of qop; wait "
+                               "until that has ended")
+        time.sleep(_POLL_S)
+    return lock
+
+
+def _try_lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+# --- The journal, and the guardian that reads it ---
+
+
+def _write_journal(folder: Path, state: CardState, monitor: str) -> None:
+    temporary = folder / ".journal"
+    temporary.write_text(json.dumps({"state": asdict(state), "monitor": monitor}))
+    temporary.replace(folder / "journal.json")
+
+
+def restore_from_journal(folder: Path) -> bool:
+    """Restore a card by its journal, and return whether there was one.
+
+    The caller has the lock.
+
+    Raises:
+        MeasureError: The card could not be restored.
+    """
+    shutil.rmtree(folder / "run", ignore_errors=True)  # it may have a passphrase
+    journal = folder / "journal.json"
+    if not journal.exists():
+        return False
+    try:
+        entry = json.loads(journal.read_text())
+        state, monitor = CardState(**entry["state"]), entry["monitor"]
+    except (ValueError, KeyError, TypeError):
+        journal.unlink()
+        return False
+    wireless.restore_card(state, monitor)
+    journal.unlink()
+    return True
+
+
+def _guard_card(folder: Path) -> None:
+    """Wait for the end of standard input, end the programs that use the card, and restore it."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 1):
+        pass
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+    begun = time.monotonic()
+    while not _try_lock(lock):
+        is_late = time.monotonic() - begun > _GRACE_S
+        for pid in users.find_processes(f"{folder}/run/"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL if is_late else signal.SIGTERM)
+        time.sleep(_POLL_S)
+    restore_from_journal(folder)
+
+
+if __name__ == "__main__":
+    _guard_card(Path(sys.argv[1]))

@@ -1,0 +1,383 @@
+"""Read and change the state of an 802.11 card by netlink, such as its type, address and flags.
+
+`read_card` returns the `CardState` of an interface, `restore_card` makes an interface that state
+again. `read_link` returns rates, retries and signal of a
+connected station. Numbers: linux/nl80211.h, linux/if_link.h. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure.agent.errors import MeasureError
+from measure.agent.kernel_state import parse_station_rates
+from topologies.netlink import (
+    ACK,
+    GenericNetlink,
+    NetlinkSocket,
+    encode_attribute,
+    parse_attributes,
+)
+
+_NET = Path("/sys/class/net")
+# Commands of nl80211.
+_GET_WIPHY, _GET_INTERFACE, _SET_INTERFACE, _NEW_INTERFACE, _DEL_INTERFACE = 1, 5, 6, 7, 8
+_GET_STATION, _REQUEST_RULES, _GET_RULES, _SET_POWER_SAVE, _GET_POWER_SAVE = 17, 27, 31, 61, 62
+# Attributes of nl80211.
+_WIPHY, _INDEX, _NAME, _TYPE, _ADDRESS, _STATION = 1, 3, 4, 5, 6, 21
+_TYPES, _COUNTRY, _POWER_SAVE = 32, 33, 93
+# Attributes of a station: signal (dBm), frames sent, retries and failures.
+_SIGNAL, _SENT, _RETRIES, _FAILED = 7, 10, 11, 12
+#: Types of interfaces.
+STATION, ACCESS_POINT, MONITOR = 2, 3, 6
+_TYPE_NAMES = {1: "IBSS", 2: "station", 3: "access point", 6: "monitor", 7: "mesh point"}
+# rtnetlink: a changed link, its address and its link mode; the flag of an interface that is up.
+_NEW_LINK, _LINK_ADDRESS, _LINK_MODE, _UP = 16, 1, 17, 1
+_LINK = struct.Struct("=BxHiII")
+# ethtool: request of the driver's name, and the structure's parts of 32 bytes.
+_ETHTOOL, _GET_DRIVER, _DRIVER = 0x8946, 3, struct.Struct("=I32s32s32s32s32s12s5I")
+#: Longest wait for another country's rules, in s.
+_RULES_S, _RULES_POLL_S = 3.0, 0.05
+_NMCLI_S = 15.0
+#: Number of NetworkManager's state "unmanaged".
+_UNMANAGED = "10"
+
+
+@dataclass(frozen=True)
+class CardState:
+    """The state of a card's interface, as far as measuring may change it.
+
+    - `name`, `index`: the interface
+    - `phy`: number of the radio
+    - `type`: type of the interface, such as `STATION`
+    - `address`: MAC address
+    - `is_up`, `link_mode`: flag and link mode of the interface
+    - `power_save`: whether power save is on, None if the driver has none
+    - `country`: country whose rules apply to the machine, "00" for the rules of all countries
+    - `has_manager`: whether NetworkManager manages the interface
+    """
+
+    name: str
+    index: int
+    phy: int
+    type: int
+    address: str
+    is_up: bool
+    link_mode: int
+    power_save: bool | None
+    country: str
+    has_manager: bool
+
+    @property
+    def type_name(self) -> str:
+        """Return the type of the interface in words."""
+        return _TYPE_NAMES.get(self.type, f"type {self.type}")
+
+
+def list_cards() -> list[str]:
+    """Return the interfaces of all 802.11 cards in this network namespace."""
+    return sorted(path.name for path in _NET.iterdir() if (path / "phy80211").exists())
+
+
+def read_card(name: str) -> CardState:
+    """Return the state of a card.
+
+    Raises:
+        MeasureError: There is no such card.
+    """
+    folder = _NET / name
+    cards = ", ".join(list_cards()) or "none"
+    if not name or "/" in name or not folder.exists():
+        raise MeasureError("testbed", f"{name}: there is no such interface; cards here: {cards}")
+    if not (folder / "phy80211").exists():
+        raise MeasureError("testbed", f"{name}: is no 802.11 card; cards here: {cards}")
+    index = _read_number(folder / "ifindex")
+    with GenericNetlink("nl80211") as netlink:
+        interface = next(each for each in netlink.list_entries(_GET_INTERFACE)
+                         if _INDEX in each and _to_number(each[_INDEX]) == index)
+        power_save = None
+        with contextlib.suppress(OSError):
+            [answer] = netlink.request_answers(_GET_POWER_SAVE, _encode_index(index))
+            power_save = bool(_to_number(answer[_POWER_SAVE]))
+        country = _read_country(netlink)
+    is_up = bool(int((folder / "flags").read_text(), 16) & _UP)
+    return CardState(
+        name, index, _to_number(interface[_WIPHY]), _to_number(interface[_TYPE]),
+        (folder / "address").read_text().strip(), is_up, _read_number(folder / "link_mode"),
+        power_save, country, _is_managed(name))
+
+
+def is_connected(name: str) -> bool:
+    """Return whether a card has a link, by its carrier."""
+    try:
+        return (_NET / name / "carrier").read_text().strip() == "1"
+    except OSError:  # the interface is down, or gone
+        return False
+
+
+def find_block(name: str) -> str:
+    """Return by what rfkill blocks a card, "soft" or "hard", "" if nothing does."""
+    for folder in (_NET / name / "phy80211").glob("rfkill*"):
+        for kind in ("hard", "soft"):
+            if (folder / kind).read_text().strip() == "1":
+                return kind
+    return ""
+
+
+def can_monitor(phy: int) -> bool:
+    """Return whether the driver of a radio offers interfaces of type monitor."""
+    with GenericNetlink("nl80211") as netlink:
+        for answer in netlink.request_answers(_GET_WIPHY, encode_attribute(
+                _WIPHY, struct.pack("=I", phy))):
+            if _TYPES in answer:
+                return MONITOR in parse_attributes(answer[_TYPES])
+    return False
+
+
+def read_driver(name: str) -> dict[str, str]:
+    """Return what ethtool shows of a card: driver, version, firmware and bus."""
+    buffer = bytearray(_DRIVER.pack(_GET_DRIVER, *[b""] * 6, *[0] * 5))
+    request = bytearray(name.encode().ljust(16, b"\0")) + bytearray(24)
+    import ctypes
+
+    data = (ctypes.c_char * len(buffer)).from_buffer(buffer)
+    struct.pack_into("=Q", request, 16, ctypes.addressof(data))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            fcntl.ioctl(sock, _ETHTOOL, request)
+        except OSError:
+            return {}
+    parts = _DRIVER.unpack(bytes(buffer))[1:5]
+    return {key: text for key, value in zip(("driver", "version", "firmware", "bus"), parts,
+                                            strict=True)
+            if (text := value.partition(b"\0")[0].decode("utf-8", "replace"))}
+
+
+def read_link(name: str) -> dict[str, Any]:
+    """Return rates, signal (dBm) and the driver's counters of a station's link, {} without one."""
+    with GenericNetlink("nl80211") as netlink:
+        stations = netlink.list_entries(_GET_STATION,
+                                        _encode_index(socket.if_nametoindex(name)))
+    if not stations:
+        return {}
+    bssid, rates = parse_station_rates(stations[0])
+    counters = parse_attributes(stations[0][_STATION])
+    link: dict[str, Any] = {"bssid": bssid, "rates": rates}
+    if _SIGNAL in counters:
+        link["signal_dbm"] = int.from_bytes(counters[_SIGNAL][:1], "little", signed=True)
+    return link | {key: _to_number(counters[number]) for key, number in (
+        ("sent", _SENT), ("retries", _RETRIES), ("failed", _FAILED)) if number in counters}
+
+
+def read_country(phy: int | None = None) -> str:
+    """Return the country whose rules apply to a radio, or to the machine.
+
+    The rules of all countries are "00".
+    """
+    with GenericNetlink("nl80211") as netlink:
+        return _read_country(netlink, phy)
+
+
+def _read_country(netlink: GenericNetlink, phy: int | None = None) -> str:
+    """Return the country of the machine, or of a radio with rules of its own."""
+    country = "00"
+    for rules in netlink.list_entries(_GET_RULES):
+        own = _to_number(rules[_WIPHY]) if _WIPHY in rules else None
+        if _COUNTRY in rules and own in (None, phy):
+            country = rules[_COUNTRY].rstrip(b"\0").decode("ascii", "replace")
+            if own is not None:
+                break
+    return country
+
+
+def _read_number(file: Path) -> int:
+    return int(file.read_text())
+
+
+def _to_number(value: bytes) -> int:
+    return int.from_bytes(value, "little")
+
+
+def _encode_index(index: int) -> bytes:
+    return _encode_number(_INDEX, index)
+
+
+def _encode_number(kind: int, number: int) -> bytes:
+    return encode_attribute(kind, struct.pack("=I", number))
+
+
+# --- Changes ---
+
+
+def set_link(index: int, *, is_up: bool) -> None:
+    """Set an interface up or down. Raises OSError, as all functions here, if the kernel refuses."""
+    _change_link(index, _UP if is_up else 0, _UP)
+
+
+def set_address(index: int, address: str) -> None:
+    """Set the MAC address of an interface that is down."""
+    _change_link(index, 0, 0, encode_attribute(
+        _LINK_ADDRESS, bytes.fromhex(address.replace(":", ""))))
+
+
+def set_link_mode(index: int, mode: int) -> None:
+    """Set the link mode of an interface, by which the kernel or a program sets its state."""
+    _change_link(index, 0, 0, encode_attribute(_LINK_MODE, bytes([mode])))
+
+
+def _change_link(index: int, flags: int, change: int, attributes: bytes = b"") -> None:
+    with NetlinkSocket(socket.NETLINK_ROUTE) as links:
+        links.send_request(_NEW_LINK, ACK, _LINK.pack(0, 0, index, flags, change) + attributes)
+
+
+def set_type(index: int, number: int) -> None:
+    """Set the type of an interface that is down."""
+    _send_command(_SET_INTERFACE, _encode_index(index), _encode_number(_TYPE, number))
+
+
+def add_monitor(phy: int, name: str) -> None:
+    """Create an interface of type monitor at a radio, and set it up."""
+    _send_command(_NEW_INTERFACE, _encode_number(_WIPHY, phy), encode_attribute(
+        _NAME, name.encode() + b"\0"), _encode_number(_TYPE, MONITOR))
+    try:
+        set_link(socket.if_nametoindex(name), is_up=True)
+    except OSError:
+        remove_interface(name)
+        raise
+
+
+def remove_interface(name: str) -> None:
+    """Remove an interface of a radio, if there is one of this name."""
+    with contextlib.suppress(OSError):
+        _send_command(_DEL_INTERFACE, _encode_index(socket.if_nametoindex(name)))
+
+
+def set_power_save(index: int, *, is_on: bool) -> None:
+    """Switch power save of an interface on or off."""
+    _send_command(_SET_POWER_SAVE, _encode_index(index), _encode_number(_POWER_SAVE, is_on))
+
+
+def request_country(country: str) -> None:
+    """Request a country's rules for the machine, and wait until they apply."""
+    _send_command(_REQUEST_RULES, encode_attribute(_COUNTRY, country.encode() + b"\0"))
+    until = time.monotonic() + _RULES_S
+    while read_country() != country and time.monotonic() < until:
+        time.sleep(_RULES_POLL_S)
+
+
+def _send_command(command: int, *attributes: bytes) -> None:
+    with GenericNetlink("nl80211") as netlink:
+        netlink.send_command(command, b"".join(attributes))
+
+
+def restore_card(state: CardState, monitor: str = "") -> None:
+    """Give a card the state that it had, and remove the monitor that was made at its radio.
+
+    Programs that use the card must have ended. A card that is gone stays as it is.
+
+    Raises:
+        MeasureError: The card is in another state afterwards.
+    """
+    problem = ""
+    try:
+        if monitor:
+            remove_interface(monitor)
+        if not (_NET / state.name).exists():
+            return
+        _restore_interface(state)
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if state.has_manager:
+        set_managed(state.name, is_managed=True)
+    differences = list(compare_states(state, read_card(state.name)))
+    if differences:
+        raise MeasureError("testbed", f"{state.name}: was not restored "
+                           f"({', '.join(differences)}{f': {problem}' if problem else ''}); set it "
+                           "by hand")
+
+
+def _restore_interface(state: CardState) -> None:
+    present = read_card(state.name)
+    differs = (present.type, present.address) != (state.type, state.address)
+    if present.is_up and (differs or not state.is_up or is_connected(state.name)):
+        set_link(state.index, is_up=False)  # ends a connection, too
+    if present.type != state.type:
+        set_type(state.index, state.type)
+    if present.address != state.address:
+        set_address(state.index, state.address)
+    if present.link_mode != state.link_mode:
+        set_link_mode(state.index, state.link_mode)
+    if state.is_up:
+        set_link(state.index, is_up=True)
+    if state.power_save is not None and present.power_save != state.power_save:
+        set_power_save(state.index, is_on=state.power_save)
+    if present.country != state.country:
+        request_country(state.country)
+
+
+def compare_states(before: CardState, after: CardState) -> Iterator[str]:
+    """Yield what differs between two states of a card, in words.
+
+    A manager may set a card up or down as soon as it manages the card again.
+    """
+    for field, words in (("index", "interface"), ("phy", "radio"), ("type_name", "type"),
+                         ("address", "address"), ("is_up", "up"), ("link_mode", "link mode"),
+                         ("power_save", "power save"), ("country", "regulatory domain"),
+                         ("has_manager", "managed by NetworkManager")):
+        values = getattr(before, field), getattr(after, field)
+        is_managers = before.has_manager and field in ("is_up", "link_mode", "power_save",
+                                                       "address")
+        if values[0] != values[1] and not is_managers:
+            yield f"{words} {_format_value(values[1])}, not {_format_value(values[0])}"
+
+
+def _format_value(value: object) -> str:
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(
+        value, bool) else str(value)
+
+
+# --- NetworkManager ---
+
+
+def _is_managed(name: str) -> bool:
+    """Return whether NetworkManager runs and manages an interface."""
+    answer = _run_nmcli("-g", "GENERAL.STATE", "device", "show", name)
+    return answer is not None and bool(answer) and answer.split()[0] != _UNMANAGED
+
+
+def set_managed(name: str, *, is_managed: bool) -> None:
+    """Tell NetworkManager to manage an interface, or to leave it alone.
+
+    Raises:
+        MeasureError: NetworkManager refuses.
+    """
+    answer = _run_nmcli("device", "set", name, "managed", "yes" if is_managed else "no")
+    until = time.monotonic() + _NMCLI_S
+    while answer is not None and _is_managed(name) != is_managed:
+        if time.monotonic() > until:
+            answer = None
+        time.sleep(_RULES_POLL_S)
+    if answer is None:
+        raise MeasureError("testbed", f"{name}: NetworkManager does not "
+                           f"{'manage it again' if is_managed else 'leave it alone'}; give 'nmcli "
+                           f"device set {name} managed {'yes' if is_managed else 'no'}'")
+
+
+def _run_nmcli(*arguments: str) -> str | None:
+    """Return the output of nmcli, None if it is missing, or if NetworkManager refuses."""
+    environment: Mapping[str, str] = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(["nmcli", *arguments], capture_output=True, text=True, check=False,
+                              timeout=_NMCLI_S, env=environment)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
