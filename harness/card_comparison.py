@@ -135,9 +135,9 @@ _Row = tuple[str, Mapping[str, str], str, str, str, dict[str, float]]
 def _read_card(folder: Path) -> Iterator[_Row]:
     record = results.read_record(folder)
     for sample in record.samples:
-        if not sample.reason and sample.authentication_s is not None:
+        if not sample.reason and sample.joining_s is not None:
             yield (sample.kind, sample.policy_fields, sample.way, f"card {record.card}",
-                   sample.policy, {_WHOLE_TITLE: sample.authentication_s, **sample.phases_s})
+                   sample.policy, {_WHOLE_TITLE: sample.joining_s, **sample.phases_s})
 
 
 def _read_emulated(folder: Path) -> Iterator[_Row]:

@@ -85,7 +85,7 @@ def _make_durations(groups: Sequence[Sequence[Sample]]) -> Table:
     return _make_table("durations", "Logins and roams", groups, [
         ("from command to connection", [[sample.duration_s for sample in group]
                                         for group in groups]),
-        ("authentication", [[sample.authentication_s for sample in group] for group in groups])])
+        ("authentication", [[sample.joining_s for sample in group] for group in groups])])
 
 
 def _make_table(name: str, title: str, groups: Sequence[Sequence[Sample]],

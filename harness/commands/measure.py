@@ -65,7 +65,7 @@ class _Request:
               help="Number of roams (default: as many as logins if two access points are heard, "
               "else none).")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(1, 600), default=30.0, metavar="S",
-              help="Longest time of a login or roam in s (default: 30).")
+              help="Longest time for a login or roam in s (default: 30).")
 @click.option("--no-monitor", is_flag=True,
               help="Capture only the station's own EAPOL frames (default: capture all its frames "
               "by a monitor interface, if the driver has one).")

@@ -46,7 +46,7 @@ class Sample(RecordPart):
     """A login or roam.
 
     - `duration_s`: from the command to the event of wpa_supplicant
-    - `authentication_s`: from the first message to the last key message in the capture, None if the
+    - `joining_s`: from the first message to the last key message in the capture, None if the
       capture lacks them
     - `roam_times_s`: roam times by the definitions of `qop explain`, None for a login
     - `policy`, `policy_fields`: the policy seen, as text and by field, such as `akm`
@@ -60,7 +60,7 @@ class Sample(RecordPart):
     reason: str
     start_s: float
     duration_s: float
-    authentication_s: float | None
+    joining_s: float | None
     bssid: str
     previous: str
     channel: int
@@ -143,10 +143,10 @@ def make_samples(attempts: Sequence[Attempt], negotiations: Sequence[Mapping[str
 def _make_sample(attempt: Attempt, negotiation: Mapping[str, Any] | None, count: int) -> Sample:
     is_roam = attempt.kind == "roam"
     shown: dict[str, Any] = {
-        "authentication_s": None, "policy": "", "policy_fields": {}, "way": "", "phases": [],
+        "joining_s": None, "policy": "", "policy_fields": {}, "way": "", "phases": [],
         "waited_for_s": {}, "roam_times_s": None, "link_retries": 0}
     if negotiation:
-        shown |= {"authentication_s": negotiation["duration_s"],
+        shown |= {"joining_s": negotiation["duration_s"],
                   "policy": negotiation["policy"]["title"], "way": describe_way(negotiation),
                   "policy_fields": {name: negotiation["policy"][name] for name in POLICY_FIELDS},
                   "phases": [Phase(**phase) for phase in negotiation["phases"]],

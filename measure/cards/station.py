@@ -128,7 +128,7 @@ class CardStation:
 
     - `config`: configuration file of wpa_supplicant with the network
     - `logs`: folder for logs
-    - `timeout_s`: longest time of a login or roam
+    - `timeout_s`: longest time for a login or roam
     - `dropped_frames`: frames that the capture has lost
     """
 

@@ -31,7 +31,9 @@ def describe_use(state: CardState) -> str:
     """
     users = dict(_find_users(state))
     own = {os.getpid(), *_list_ancestors(os.getpid())}
-    named = [f"{name} (process {pid})" for pid, name in sorted(users.items()) if pid not in own]
+    # NetworkManager keeps sockets after it has let go. `CardState.has_manager` says if it has not.
+    named = [f"{name} (process {pid})" for pid, name in sorted(users.items())
+             if pid not in own and name != "NetworkManager"]
     if named:
         return ", ".join(named)
     if state.type == ACCESS_POINT:

@@ -113,9 +113,9 @@ def test_figures_are_those_of_the_air(tmp_path: Path) -> None:
     spans = authentications_on_air(tmp_path / "air.pcap", record.address)
     assert len(spans) == len(record.samples)
     for sample, (first, last) in zip(record.samples, spans, strict=True):
-        assert sample.authentication_s == pytest.approx(last - first, rel=0.02, abs=1e-3)
+        assert sample.joining_s == pytest.approx(last - first, rel=0.02, abs=1e-3)
         assert sample.policy.startswith("PSK, CCMP") and sample.channel in (1, 6)
-        assert sample.duration_s >= sample.authentication_s
+        assert sample.duration_s >= sample.joining_s
         assert sample.link["rates"] and sample.attempts == 1
     for sample in record.samples[4:]:
         assert sample.previous not in ("", sample.bssid)
@@ -317,5 +317,5 @@ def test_network_manager_leaves_the_card_alone_and_takes_it_back(tmp_path: Path)
         """)
     assert done.returncode == 0, done.stdout + done.stderr
     record = results.read_record(tmp_path / "out")
-    assert all(sample.authentication_s for sample in record.samples)
+    assert all(sample.joining_s for sample in record.samples)
     assert "mon\n" not in done.stdout

@@ -85,14 +85,14 @@ def test_sample_has_the_phases_of_the_capture(
     attempt = Attempt("login", 1, start_s - 1, start_s + first["duration_s"] + 0.01,
                       first["peer"], 2412)
     (sample,) = results.make_samples([attempt], negotiations, first["station"])
-    assert sample.authentication_s == first["duration_s"]
+    assert sample.joining_s == first["duration_s"]
     assert sample.phases_s["eap"] > 0 and sample.policy == first["policy"]["title"]
     assert sample.way.startswith("EAP") and sample.channel == 1
     (other,) = results.make_samples([attempt], negotiations, "02:00:00:00:00:99")
     (late,) = results.make_samples([replace(attempt, start_s=attempt.end_s + 1,
                                             end_s=attempt.end_s + 2)],
                                    negotiations, first["station"])
-    assert other.authentication_s is late.authentication_s is None and late.attempts == 0
+    assert other.joining_s is late.joining_s is None and late.attempts == 0
 
 
 @pytest.mark.parametrize(("akm", "eap", "packets", "way"), [
@@ -114,7 +114,7 @@ def test_way_to_the_keys_is_told_apart(akm: str, eap: str, packets: dict[str, in
 def make_sample(number: int, duration_s: float, **changes: object) -> results.Sample:
     return results.Sample.model_validate({
         "kind": "login", "number": number, "reason": "", "start_s": 1.0, "duration_s": duration_s,
-        "authentication_s": duration_s / 10, "bssid": "02:00:00:00:01:00", "previous": "",
+        "joining_s": duration_s / 10, "bssid": "02:00:00:00:01:00", "previous": "",
         "channel": 1, "policy": "PSK, CCMP", "policy_fields": {"akm": "PSK"}, "way": "",
         "phases": [], "waited_for_s": {},
         "roam_times_s": None, "link_retries": 2, "attempts": 1,
@@ -229,7 +229,7 @@ def card_results(folder: Path, delays_s: dict[str, float], count: int = 3) -> Pa
                 for phase in sample.phases]
             samples.append(sample.model_copy(update={
                 "phases": phases,
-                "authentication_s": sample.authentication_s + sum(delays_s.values())}))
+                "joining_s": sample.joining_s + sum(delays_s.values())}))
     folder.mkdir()
     results.write_record(make_record(samples), folder)
     return folder
