@@ -385,7 +385,8 @@ _WIREGUARD_KEYS = fold_keys({
     "preshared psk pre-shared pre-shared-key preshared-key has-preshared-key":
         "wireguard.preshared_key"})
 _WIRE_KEYS = fold_keys({"cipher cipher-suite suite ciphersuite macsec-cipher": "wire.macsec",
-                        "encrypt encryption confidentiality": "wire.encrypts"})
+                        "encrypt encryption confidentiality": "wire.encrypts",
+                        "window macsec-replay-window": "wire.replay_window"})
 #: Other names of keys, by layer: the field, or a reason to leave the key out after LEFT_OUT.
 KEY_NAMES: Mapping[str, Mapping[str, str]] = {
     "link": {**_COMMON_KEYS, **_LINK_KEYS},

@@ -104,6 +104,7 @@ PROVEN_BY = {
     "wireguard.mtu": "WireGuard: MTU", "wireguard.keepalive": "WireGuard: keepalive",
     "wireguard.preshared_key": "WireGuard: pre-shared key",
     "wire.macsec": "MACsec in the kernels", "wire.encrypts": "MACsec encrypts",
+    "wire.replay_window": "MACsec replay window",
     "aaa.server": "challenge of the subscriber's key"}
 #: Those that `settings` names, and those that the study which has the checks refuses.
 NAMED = {"link.options", "link.ocv", "link.accepted", "dot1x.options", "dot1x.tls.realm"}
