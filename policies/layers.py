@@ -199,6 +199,9 @@ class WireLayer(SparseLayer):
     encrypts: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether frames are encrypted as well as authenticated. Left "
         "out: 1.")
+    replay_window: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None, description="By how many numbers a frame may be late and still be taken, 1 "
+        "to 65535. Left out: 0, so that frames have to come in order.")
 
     @property
     def is_encrypted(self) -> bool:

@@ -390,7 +390,8 @@ _WIREGUARD_KEYS = fold_keys({
 _QUIC_KEYS = fold_keys({"auth": "quic.authentication",
                         "migration move mobility handoff on-handoff": "quic.on_move"})
 _WIRE_KEYS = fold_keys({"cipher cipher-suite suite ciphersuite macsec-cipher": "wire.macsec",
-                        "encrypt encryption confidentiality": "wire.encrypts"})
+                        "encrypt encryption confidentiality": "wire.encrypts",
+                        "window macsec-replay-window": "wire.replay_window"})
 #: Other names of keys, by layer: the field, or a reason to leave the key out after LEFT_OUT.
 KEY_NAMES: Mapping[str, Mapping[str, str]] = {
     "link": {**_COMMON_KEYS, **_LINK_KEYS},

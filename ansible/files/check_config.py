@@ -53,7 +53,8 @@ EAP_SERVER = ["radius_server_clients", "eap_user_file", "ca_cert", "server_cert"
               "eap_sim_db"]
 CERTIFICATE = ["private_key_file", "certificate_file", "ca_file"]
 SWANCTL_SHUNT = ["mode", "start_action", "local_ts", "remote_ts"]
-MKA_NUMBERS = ["macsec_policy", "macsec_integ_only", "macsec_replay_protect", "mka_priority"]
+MKA_NUMBERS = ["macsec_policy", "macsec_integ_only", "macsec_replay_protect",
+               "macsec_replay_window", "mka_priority"]
 NETWORK_NUMBERS = ["disabled", "eapol_flags", "wep_tx_keyidx", "ieee80211w"]
 
 #: Keys whose empty value means all that the library has.

@@ -158,6 +158,8 @@ def check_macsec(layer: WireLayer, observed: Observation) -> Iterator[Check]:
     yield from _check_decryption(observed, files, keys, unknown)
     yield _check_numbers(files, may_lose=observed.wires_lose > 0)
     yield _check_kernels(layer, observed, keys)
+    if layer.replay_window:
+        yield _check_window(layer, observed)
 
 
 def _list_captures(observed: Observation) -> Iterator[tuple[str, str, str, int]]:
@@ -263,6 +265,19 @@ def _check_kernels(layer: WireLayer, observed: Observation,
                  f"{len(states) - len(wrong)} of {len(states)} ends have {layer.macsec}"
                  f"{', and encrypt' if layer.is_encrypted else ''}; suites: "
                  f"{', '.join(suites) or 'none'}{'; not ' + ', '.join(wrong) if wrong else ''}")
+
+
+def _check_window(layer: WireLayer, observed: Observation) -> Check:
+    """Check that the kernels of both ends have the replay window, and count frames beyond it."""
+    states: Mapping[str, Mapping[str, Any]] = observed.raw["kernel"].get("wires", {})
+    windows = {end: state.get("window") if state.get("replay") else None
+               for end, state in states.items()}
+    late = sum(channel.get("InPktsLate", 0) for state in states.values()
+               for channel in state.get("rx_sc", ()))
+    return Check("MACsec replay window", len(windows) > observed.moves + 1
+                 and set(windows.values()) == {layer.replay_window},
+                 f"{', '.join(f'{end}: {window}' for end, window in sorted(windows.items()))}; "
+                 f"{late} frames were dropped as late")
 
 
 def _follows_policy(layer: WireLayer, state: Mapping[str, Any],

@@ -271,6 +271,9 @@ def _set_macsec(draft: PolicyDraft, options: Options) -> None:
     draft.set_field("wire.macsec", "GCM-AES-128", policy.setting)
     if integrity is not None and options.is_set(draft, "macsec_integ_only"):
         draft.set_field("wire.encrypts", 0, integrity.setting)
+    window = options.find_option("macsec_replay_window")
+    if window is not None and (late := options.read_number(draft, window.name)):
+        draft.set_field("wire.replay_window", late, window.setting)
     if (method := options.find_option("eap")) is not None:
         draft.leave_out(method.setting, f"a key (CAK) from EAP is {NOT_MEASURED}: all wires have "
                         "one of the run")

@@ -69,6 +69,7 @@ _NESTED = "examples/wpa2-peap-eap-tls.yml"
 _IKE_SECRET, _IKE_CERTIFICATES, _IKE_EAP = (
     f"examples/ikev2-{way}.yml" for way in ("psk", "certificates", "eap"))
 _LISTS = "examples/ikev2-proposals.yml"
+_WINDOW = "examples/wpa3-eap-macsec-window.yml"
 _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
 
 
@@ -262,6 +263,9 @@ TODAYS: Mapping[str, Fault] = {
     "other-wire-key": Fault(
         "both ends of wires have another key than the network's", {"gateway.cak": ""},
         on=control_cell("M5-macsec"), fails=[_OPEN, _CARRIED, _IN_WIRES_KERNELS]),
+    "no-window": Fault(
+        "frames on wires have to come in order", policy=change_layer("wire", replay_window=None),
+        on=control_cell(_WINDOW), fails=["MACsec replay window"]),
     "clear-on-wire": Fault(
         "one frame on a wire that is not protected", on=control_cell("M5-macsec"), fails=[_MACSEC]),
     "repeated-on-wire": Fault(

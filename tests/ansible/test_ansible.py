@@ -1061,7 +1061,7 @@ checker = _load_checker()
 AP = "interface=wlan0\ndriver=nl80211\nctrl_interface=/run\nssid=q\nhw_mode=b\nchannel=1\n"
 STATION = 'ctrl_interface=/run\nap_scan=1\nnetwork={\nssid="q"\nscan_freq=2412\nkey_mgmt=NONE\n}\n'
 WIRES = ("ctrl_interface=/run\nap_scan=0\neapol_version=3\nnetwork={\nkey_mgmt=NONE\n"
-         "macsec_policy=1\nmacsec_integ_only=0\nmacsec_replay_protect=1\n"
+         "macsec_policy=1\nmacsec_integ_only=0\nmacsec_replay_protect=1\nmacsec_replay_window=0\n"
          f"mka_cak={'0c' * 16}\nmka_ckn=01\nmka_priority=1\n}}\n")
 CHARON = (
     "charon {\nload = a b\nplugins {\nvici {\nsocket = unix:///x\n}\n}\n"

@@ -116,6 +116,20 @@ def test_a_protected_wire_is_proven() -> None:
     assert all(check.ok for check in checks), [c for c in checks if not c.ok]
 
 
+@pytest.mark.parametrize(("windows", "holds"), [
+    ((32, 32), True), ((32, 0), False), ((0, 0), False), ((32, 64), False), ((32,), False)])
+def test_window_is_that_of_both_ends(windows: tuple[int, ...], holds: bool) -> None:
+    """One end with another window is found, and an end that nothing is known of."""
+    raw = raw_values()
+    wires = raw["kernel"]["wires"]
+    raw["kernel"]["wires"] = {end: {**wires[end], "window": window}
+                              for end, window in zip(sorted(wires), windows, strict=False)}
+    layer = LAYER.model_copy(update={"replay_window": 32})
+    made = {check.check: check for check in macsec.check_macsec(layer, observed(RECORDED, raw))}
+    assert made["MACsec replay window"].ok is holds
+    assert "0 frames were dropped as late" in made["MACsec replay window"].detail
+
+
 def copied(folder: Path) -> Path:
     """The recorded files, to be changed."""
     for file in RECORDED.glob("*.pcap"):

@@ -105,6 +105,7 @@ PROVEN_BY = {
     "wireguard.preshared_key": "WireGuard: pre-shared key",
     "quic.authentication": ONE_VALUE, "quic.on_move": "QUIC: new path is validated",
     "wire.macsec": "MACsec in the kernels", "wire.encrypts": "MACsec encrypts",
+    "wire.replay_window": "MACsec replay window",
     "aaa.server": "challenge of the subscriber's key"}
 #: Those that `settings` names, and those that the study which has the checks refuses.
 NAMED = {"link.options", "link.ocv", "link.accepted", "dot1x.options", "dot1x.tls.realm"}

@@ -17,6 +17,7 @@ from measure.attacks import injection, vlan_probes
 from measure.checks import observation, vlans
 from measure.packets import eap
 from policies import load_policy
+from studies import policy_factors
 from studies.qop2007 import cells
 from studies.study import StudyError
 from topologies.loader import load_scenario
@@ -153,6 +154,12 @@ def test_scenarios_that_carry_no_vlan_are_refused() -> None:
     roams = roams.model_copy(update={"layers": roams.layers.model_copy(update={"ipsec": ipsec})})
     with pytest.raises(StudyError, match="the tunnel goes by an address in a subnet without VLANs"):
         cells.check_vlan(roams, load_scenario("R1"))
+
+
+def test_studies_without_its_proof_refuse_a_vlan() -> None:
+    """In one line: they send no requests from other VLANs."""
+    with pytest.raises(StudyError, match=r"link\.vlan is proven by .* choose the study qop2007"):
+        policy_factors.PolicyReader(["P1"])([], [PROJECT / "examples" / "wpa2-eap-vlan.yml"])
 
 
 def test_interface_of_a_vlan_has_a_name_that_linux_takes() -> None:

@@ -109,8 +109,9 @@ EXPECTED: Mapping[str, Sample] = {
     "wpa-wep.conf": Sample({"link": {"cipher": "WEP-40", "keys": "static"},
                             "dot1x": {"eap": "MD5"}},
                            (f":8: wep_key0: {CREDENTIAL}",)),
-    "wpa-macsec.conf": Sample({"wire": {"macsec": "GCM-AES-128", "encrypts": 0}},
-                              (f":10: mka_cak: {CREDENTIAL}", ":9: macsec_replay_window: not meas",
+    "wpa-macsec.conf": Sample({"wire": {"macsec": "GCM-AES-128", "encrypts": 0,
+                                        "replay_window": 32}},
+                              (f":10: mka_cak: {CREDENTIAL}",
                                "layers.link: left out, the air is open")),
     "openwrt-wireless": Sample(
         {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 1, "roaming": "ft-pull",
