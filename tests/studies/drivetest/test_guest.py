@@ -31,7 +31,8 @@ def test_a_station_roams_twice_by_its_signal(shared_qop: Qop, policy: str,
                                                                     ("ap-2", "ap-3")]
     assert all(roam["left_dbm"] < -70 and roam["joined_dbm"] > roam["left_dbm"] + 3
                and roam["eapol_frames"] == eapol_frames for roam in roams)
-    assert (shared_qop.folder / f"drive-{policy}" / "report.html").exists()
+    assert shared_qop("report", f"drive-{policy}").returncode == 0
+    assert "fig-drive-" in (shared_qop.folder / f"drive-{policy}" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("name", ["drive-no-scans", "drive-commanded", "drive-not-moved",
