@@ -83,7 +83,7 @@ def test_studies_without_requests_of_their_own_refuse_what_these_prove(study: st
 
 
 @pytest.mark.parametrize("study", ["adp1987", "authenticast1998", "kerberos2002", "krb5today",
-                                   "lecturehall", "releases"])
+                                   "drivetest", "lecturehall", "releases"])
 @pytest.mark.parametrize("example", ["wpa2-eap-tls-crl", "wpa2-eap-tls-ocsp"])
 def test_studies_that_try_no_revoked_certificate_refuse_revocation(study: str,
                                                                    example: str) -> None:
