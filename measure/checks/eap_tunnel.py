@@ -68,7 +68,8 @@ def check_eap_tunnel(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
         if layer.tls.group and agrees:
             yield _check_group(layer.tls.group, inside, observed)
         if layer.tls.key in _SIGNATURES and not resumes:
-            yield _check_signatures(layer.tls.key, inside, observed)
+            yield _check_signatures(layer.tls.key, inside, observed,
+                                    is_mutual=layer.eap == "TLS")
     if layer.eap in TUNNELS:
         yield from _check_inside(layer, inside, observed, resumes=resumes)
     if layer.identity == _ANONYMOUS:
@@ -184,15 +185,19 @@ def _agreed_groups(hello: InnerEapFrame) -> tuple[int, ...]:
 
 
 def _check_signatures(key: str, inside: Sequence[Sequence[InnerEapFrame]],
-                      observed: Observation) -> Check:
-    """Check with which kind of key each side signed the handshake (CertificateVerify)."""
+                      observed: Observation, *, is_mutual: bool) -> Check:
+    """Check with which kind of key each side signed the handshake (CertificateVerify).
+
+    A station of PEAP or TTLS has no certificate, so the server alone signs.
+    """
     expected = _SIGNATURES[key]
     used = [[{frame.signatures[-1] for frame in stay if frame.signatures
               and _CERTIFICATE_VERIFY in frame.handshakes
               and (frame.source == observed.mac) == is_node} for is_node in (False, True)]
             for stay in inside]
     return Check("post-quantum certificates", bool(used) and all(
-        side == {expected} for sides in used for side in sides),
+        server == {expected} and node == ({expected} if is_mutual else set())
+        for server, node in used),
         "signed with " + "; ".join(f"{sorted(map(hex, server))} by the server, "
                                    f"{sorted(map(hex, node))} by the mobile node"
                                    for server, node in used) + f", {expected:#06x} expected")

@@ -60,6 +60,11 @@ class ProtectedFrame:
         return self.data[14] & (_ENCRYPTED | _CHANGED) == _ENCRYPTED | _CHANGED
 
     @property
+    def is_truncated(self) -> bool:
+        """Return whether the capture has the first bytes of the frame only."""
+        return len(self.data) < self.wire_bytes
+
+    @property
     def association(self) -> int:
         """Return the association number (AN), which selects the key of a MACsec channel."""
         return self.data[14] & _ASSOCIATION
@@ -210,7 +215,8 @@ def _check_decryption(observed: Observation, files: Sequence[MacsecCapture],
             fitting = [handed.key for handed in keys if handed.association == frame.association]
             if not each.is_whole:
                 heads += 1
-                closed += not any(map(frame.has_plausible_start, fitting))
+                closed += not any(map(frame.has_plausible_start if frame.is_truncated
+                                      else frame.decrypt, fitting))
             elif data := next(filter(None, map(frame.decrypt, fitting)), None):
                 carried[data] += 1
                 complete += 1

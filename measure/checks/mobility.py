@@ -287,7 +287,10 @@ def tunnel_frames(observed: Observation) -> list[CapturedFrame]:
     """Return the mobile node's packets behind its access point, without Mobile IP and DHCP."""
     moved = observed.moved_s
     taken: list[CapturedFrame] = []
-    for part in (AUTH,) if observed.part else (AUTH, MOVE, TRAFFIC):
+    # Captures of the traffic that saw the move have the packets of its own captures, too.
+    saw_move = observed.capture_path(f"{TRAFFIC}-foreign").exists()
+    for part in (AUTH,) if observed.part else (AUTH, TRAFFIC) if saw_move else (
+            AUTH, MOVE, TRAFFIC):
         home, away = (observed.capture_path(f"{part}-{point}") for point in ("wire", "foreign"))
         # A part that begins after the handoff has one capture, behind the access point in use.
         has_both = away.exists()

@@ -120,14 +120,19 @@ def _count_esp(observed: Observation) -> Iterator[PacketCount]:
     The kernel counts packets from the start of the SA. So the packets captured before the traffic
     (while the node joined the network) are added to the packets during the traffic.
     """
-    # If the mobile node moved during the traffic, the tunnel's packets begin behind the second
-    # access point.
-    name = "traffic-foreign" if "traffic-foreign" in observed.captures else "traffic-wire"
-    attachments, stream = observed.behind_access_points("auth"), observed.packets_of(name)
     # A new tunnel has packets at the last access point only. SAs that survive the move, even with
     # other addresses, have packets at both.
-    packets_before = attachments[-1] if observed.renews_tunnel \
-        else _packets_of_both(observed, attachments)
+    name, packets_before, stream = "traffic-wire", observed.packets_of("auth-wire"), \
+        observed.packets_of("traffic-wire")
+    if "traffic-foreign" in observed.captures:  # The node moved during the traffic.
+        name = "traffic-foreign"
+        if observed.renews_tunnel:
+            packets_before, stream = [], observed.packets_of(name)
+        else:
+            stream = _packets_of_both(observed, "traffic")
+    elif observed.moves:
+        packets_before = observed.behind_access_points("auth")[-1] if observed.renews_tunnel \
+            else _packets_of_both(observed, "auth")
     for ends, counted in _received_packets(observed.raw["kernel"].get("after_traffic", {})).items():
         before, during = (sum(bool(p.esp_spi) and _current_ends(p, observed) == ends for p
                               in packets)
@@ -137,18 +142,18 @@ def _count_esp(observed: Observation) -> Iterator[PacketCount]:
                           min(before, counted) + after)
 
 
-def _packets_of_both(observed: Observation,
-                     attachments: Sequence[Sequence[Packet]]) -> Sequence[Packet]:
-    """Return the packets behind the first and the second access point, during authentication.
+def _packets_of_both(observed: Observation, part: str) -> Sequence[Packet]:
+    """Return the packets behind the first and the second access point in one part's captures.
 
     - After a move to another subnet: all packets of both captures. Each access point has a wire of
       its own. During a stream, some packets still pass the first one after the command to move.
     - Within a subnet, both captures may show the same wire. Then each packet must count only once.
       So the result is the longer list: the first capture alone, or the packets of each attachment.
     """
-    wire, foreign = observed.packets_of("auth-wire"), observed.packets_of("auth-foreign")
+    wire, foreign = observed.packets_of(f"{part}-wire"), observed.packets_of(f"{part}-foreign")
     if observed.care_of:
         return [*wire, *foreign]
+    attachments = observed.behind_access_points(part)
     return max(wire, [p for packets in attachments for p in packets], key=len)
 
 

@@ -433,7 +433,8 @@ class WirelessAccess:
 
     @contextmanager
     def attach_node(self, scenario: Scenario, out: Path, session: Session, *,
-                    has_port: bool) -> Iterator[AttachedNode]:
+                    has_port: bool, resumes: bool = False,
+                    detail: CaptureDetail = _HEADS) -> Iterator[AttachedNode]:
         """Let the mobile node join the network at home, and capture its packets inside the context.
 
         The node can then talk to its peer. Raw values are stored as the part AIR_PART of the
@@ -445,6 +446,8 @@ class WirelessAccess:
             session: The repetition's session.
             has_port: Whether the policy has an 802.1X port, to be checked as closed first
                 (`Policy.uses_eap`).
+            resumes: Whether the node authenticates once before, to have a TLS session to resume.
+            detail: How much of each packet captures keep while the study's programs run.
 
         Raises:
             MeasureError: A step failed, or the workload did not move the node as the scenario
@@ -457,16 +460,19 @@ class WirelessAccess:
                            summaries=raw.setdefault("captures", []))
         raw["port_check"] = arrival.check_port(out, has_port=has_port)
         arrival.record_wires(out)
+        if resumes:
+            self.access.begin_session(scenario)
         used = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
         points = path_points(self._site, scenario, has_ipsec=self.access.has_ipsec,
                              access_points=used)
         try:
             arrival.reset_state()
             with captures(auth_points(replace(scenario, roams_to=None),
+                                      has_macsec=bool(self._site.testbed.macsec),
                                       has_ocsp=self.access.has_ocsp), tcpdump.WHOLE, part=AUTH):
                 arrival.attach_at(scenario.home)
             stay = AttachedNode(self._site, arrival, session, captures)
-            with captures(points, _HEADS, part=TRAFFIC), ExitStack() as stack:
+            with captures(points, detail, part=TRAFFIC), ExitStack() as stack:
                 if self._is_repeatable:
                     stack.enter_context(realtime_priority.real_time_priority(os.getpid(),
                                                                              tcpdump.PROGRAMS))
@@ -525,9 +531,10 @@ class AttachedNode:
         """
         scenario = self._arrival.scenario
         assert scenario.roams_to is not None
-        has_ocsp = self._arrival.access.has_ocsp
-        points = [point for point in auth_points(scenario, has_ocsp=has_ocsp)
-                  if point.name != "wire"]
+        points = [point for point in auth_points(scenario,
+                                                 has_macsec=bool(self._site.testbed.macsec),
+                                                 has_ocsp=self._arrival.access.has_ocsp)
+                  if point.name not in ("wire", tcpdump.MACSEC_POINTS[0])]
         with self._captures(points, tcpdump.WHOLE, part=MOVE):
             time.sleep(max(0.0, at_s - time.monotonic()))
             self._arrival.move_to(scenario.roams_to)

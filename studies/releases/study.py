@@ -46,7 +46,8 @@ class Releases(Study):
     title: ClassVar[str] = "What an upgrade of Debian changes"
     factors: ClassVar[tuple[Factor, ...]] = (
         Factor("release", "Release", fixed_levels(RELEASES)),
-        Factor("policy", "Policy", policy_factors.PolicyReader(_POLICIES, beside=("P1",)),
+        Factor("policy", "Policy", policy_factors.PolicyReader(
+            _POLICIES, beside=("P1",), has_macsec=True, has_sessions=True),
                plural="policies", option="--policies", file_option="--policy",
                help="Measure these policies, names or .yml files (default: from the profile, else "
                f"{', '.join(_POLICIES)}).",
@@ -73,17 +74,24 @@ class Releases(Study):
             else policy_factors.restore_level(factor.name, name, entry)
 
     def testbed(self, cell: Cell, settings: Settings) -> Spec:
-        """Describe the test network: a scenario's, on guests of a release."""
+        """Describe the test network: a scenario's, on guests of a release.
+
+        Raises:
+            StudyError: the policy does not fit the scenario, such as MACsec without a wire.
+        """
         assert isinstance(settings, ReleaseSettings)
         policy, scenario = cell.value("policy"), cell.value("scenario")
+        policy_factors.check_sessions(policy, scenario)
+        policy_factors.check_wires(policy, scenario)
         return Spec(network=scenario.network, policy=policy,
                     medium=policy_factors.load_scenario_medium(scenario, settings.medium, policy),
                     release=cell.ids["release"])
 
     def task(self, cell: Cell, settings: Settings) -> Mapping[str, Any]:
-        """Return what the workload gets: the scenario, and whether there is an 802.1X port."""
+        """Return what the workload gets: the scenario, and what its policy has."""
+        policy = cell.value("policy")
         return {**super().task(cell, settings), "scenario": to_json(cell.value("scenario")),
-                "has_port": cell.value("policy").uses_eap}
+                "has_port": policy.uses_eap, "resumes": policy.resumes_sessions}
 
     def expected_cost(self, cell: Cell, settings: Settings) -> ExpectedCost:
         """Estimate the duration of a repetition: joining, and the echo requests."""

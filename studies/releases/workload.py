@@ -15,6 +15,7 @@ from typing import Any
 
 from measure.agent.errors import MeasureError
 from measure.agent.workload import Service, Session, Site
+from measure.capture.tcpdump import WHOLE_AMID_STREAM
 from measure.mobile_node.attachment import WirelessAccess
 from topologies.model import Scenario, from_json
 
@@ -43,7 +44,9 @@ class Workload:
         scenario = from_json(Scenario, task["scenario"])
         session.raw["captures"] = []
         session.stamp("start")
-        with self._air.attach_node(scenario, out, session, has_port=task["has_port"]) as stay:
+        with self._air.attach_node(scenario, out, session, has_port=task["has_port"],
+                                   resumes=task["resumes"],
+                                   detail=WHOLE_AMID_STREAM) as stay:
             text = self._site.testbed.run_command(scenario.mobile_node, [
                 "ping", "-n", "-c", str(task["asked"]["requests"]), "-i", _INTERVAL_S,
                 scenario.network.nodes[scenario.peer].address], timeout_s=_PATIENCE_S)

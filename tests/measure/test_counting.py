@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from measure.capture import tshark
 from measure.capture.tshark import ESP, Packet
 from measure.checks import packet_counts
-from measure.checks.observation import Observation
+from measure.checks.observation import Observation, build_observation
 from measure.services import iperf
 from recorded import ELSEWHERE, IDS, observed
+from topologies.loader import load_scenario
 
 
 def judged(seen: Observation) -> tuple[bool, str]:
@@ -69,6 +71,29 @@ def test_packets_that_no_capture_has_are_missed(
     ok, detail = judged(without(capture, match, recording))
     assert not ok
     assert said in detail
+
+
+@pytest.mark.parametrize(("scenario", "counted", "holds"), [
+    ("E1", 2 + 3 + 4, True), ("E1", 2 + 3 + 5, False), ("R1", 4, True), ("R1", 5, False)])
+def test_esp_of_a_move_during_traffic_is_counted_once(
+        scenario: str, counted: int, *, holds: bool) -> None:
+    """In E1 the tunnel stays: 2 packets before the traffic, 3 at home and 4 away, on one wire.
+
+    In R1 it is negotiated anew, and its packets are those behind the second access point. Each
+    packet of the move is in the captures of the move, too.
+    """
+    blank = tshark.parse_packets("9\t60\n")[0]
+    ends = ("10.1.0.12", "10.1.0.1")
+    before, home, away = ([replace(blank, ip_src=ends[0], ip_dst=ends[1], ip_proto=ESP,
+                                   esp_spi="0x1", time_s=at_s)] * count
+                          for at_s, count in ((1.0, 2), (3.0, 3), (6.0, 4)))
+    passing = [*home, *away] if scenario == "E1" else home
+    sas = {"a2": [{"src": ends[0], "dst": ends[1], "packets": counted}]}
+    raw = {"stamps": {"foreign_start": 5.0}, "kernel": {"after_traffic": sas}, "captures": []}
+    ok, detail = judged(build_observation(load_scenario(scenario), raw, {
+        "auth-wire": before, "auth-foreign": away[:1], "traffic-wire": passing,
+        "traffic-foreign": away}))
+    assert ok is holds, detail
 
 
 @pytest.mark.parametrize(("lost", "source", "holds"), [

@@ -22,7 +22,7 @@ from studies.releases.changes import make_change_table, make_finding_table
 from studies.releases.claims import judge_claims
 from studies.releases.facts import read_facts
 from studies.releases.measurements import Fact, ReleaseMeasurements
-from studies.study import Cell
+from studies.study import Cell, StudyError
 
 STUDY = studies.load_study("releases")
 OK = CheckRecord(check="release", ok=True, detail="made up")
@@ -126,6 +126,24 @@ def test_each_release_is_a_testbed_of_its_own() -> None:
     settings = STUDY.settings_type()
     assert [STUDY.testbed(cell, settings).release for cell in cells] == ["bookworm", "trixie"]
     assert {cell.ids["policy"] for cell in cells} == {"M5"}
+
+
+@pytest.mark.parametrize(("policy", "resumes"), [("M13-resumed", True), ("M13", False)])
+def test_workload_is_told_to_resume_a_session(policy: str, *, resumes: bool) -> None:
+    levels = {factor.name: factor.read({"policy": [policy]}.get(factor.name, []), [])
+              for factor in STUDY.factors}
+    tasks = [STUDY.task(cell, STUDY.settings_type()) for cell in STUDY.cells(levels)]
+    assert [task["resumes"] for task in tasks] == [resumes, resumes]
+
+
+def test_combination_that_cannot_be_measured_is_refused() -> None:
+    """A session is of one server, and in R1 each agent has one."""
+    [release], [policy], [scenario] = (
+        factor.read({"release": ["trixie"], "policy": ["M13-resumed"],
+                     "scenario": ["R1"]}[factor.name], []) for factor in STUDY.factors)
+    cell = Cell({"release": release, "policy": policy, "scenario": scenario})
+    with pytest.raises(StudyError, match="have a RADIUS server each"):
+        STUDY.testbed(cell, STUDY.settings_type())
 
 
 @pytest.mark.parametrize(("policy", "required"), [("P1", False), ("M2", True), ("P3", True),

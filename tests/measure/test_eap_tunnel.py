@@ -1,0 +1,50 @@
+"""Tests of the checks of TLS inside EAP that need no recorded capture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from conftest import PROJECT
+from measure.checks import eap_tunnel
+from measure.checks.observation import Check, build_observation
+from measure.packets.eap import InnerEapFrame
+from policies import load_policy
+from topologies.loader import load_scenario
+
+_VERIFY, _ML_DSA_65, _RSA = 15, 0x0905, 0x0804
+
+
+def signed(source: str, algorithm: int) -> InnerEapFrame:
+    """Return a frame with the CertificateVerify of a sender."""
+    return InnerEapFrame(1.0, source, (), (), (_VERIFY,), (), (), (), (), (), (),
+                         signatures=(algorithm,))
+
+
+def check_signatures(policy: str, by_server: Sequence[int], by_node: Sequence[int]) -> Check:
+    """Return the check of the keys that signed a handshake."""
+    observed = build_observation(load_scenario("N2"), {"stamps": {}, "kernel": {}}, {})
+    frames = [*(signed("server", algorithm) for algorithm in by_server),
+              *(signed(observed.mac, algorithm) for algorithm in by_node)]
+    layer = load_policy(PROJECT / "examples" / policy).layers.dot1x
+    assert layer is not None
+    [found] = [check for check in eap_tunnel.check_eap_tunnel(
+        layer, [[]], replace(observed, inside=frames))
+        if check.check == "post-quantum certificates"]
+    return found
+
+
+@pytest.mark.parametrize(("policy", "by_server", "by_node", "holds"), [
+    ("wpa3-eap-tls-ml-dsa-65.yml", [_ML_DSA_65], [_ML_DSA_65], True),
+    ("wpa3-eap-tls-ml-dsa-65.yml", [_ML_DSA_65], [_RSA], False),
+    ("wpa3-eap-tls-ml-dsa-65.yml", [_ML_DSA_65], [], False),
+    ("wpa3-peap-ml-dsa-65.yml", [_ML_DSA_65], [], True),
+    ("wpa3-peap-ml-dsa-65.yml", [_RSA], [], False),
+    ("wpa3-ttls-ml-dsa-65.yml", [_ML_DSA_65], [], True),
+    ("wpa3-ttls-ml-dsa-65.yml", [], [], False)])
+def test_post_quantum_signatures_are_those_of_sides_with_certificates(
+        policy: str, by_server: list[int], by_node: list[int], *, holds: bool) -> None:
+    """A station of PEAP or TTLS has a password, and signs nothing."""
+    assert check_signatures(policy, by_server, by_node).ok is holds
