@@ -21,7 +21,7 @@ from measure.explain import causes, messages, points, timing
 from measure.explain.documents import StoredDocuments
 from measure.explain.frames import CaptureFacts, FrameReference, read_frames
 from measure.explain.messages import ACCESS_POINT, NETWORK, SERVER, STATION
-from measure.explain.negotiations import WIRED, WIRELESS, Negotiation, Tracker
+from measure.explain.negotiations import COPY_S, WIRED, WIRELESS, Negotiation, Tracker
 from measure.explain.points import Clock
 from measure.explain.policy import SeenPolicy, judge_outcome, read_policy
 from measure.explain.recordings import Recording
@@ -171,6 +171,8 @@ class _Reading:
             has_handshake |= self._add_negotiations(tracker.take_ended())
         has_handshake |= self._add_negotiations(tracker.end_all())
         self._add_facts(facts.values(), clocks if is_merged else {})
+        self.answer.notes += [_describe_copies(name, count)
+                              for name, count in tracker.copies.items() if count]
         if self.are_given and self.keys and has_handshake and not decrypts:
             self.answer.notes.append(_WRONG_KEYS)
         if len(self.answer.negotiations) == had:
@@ -197,6 +199,9 @@ class _Reading:
                 raise MeasureError("data", f"{self.files[each.name]}: cannot be read "
                                    f"({_shorten_complaint(each.complaint)}); give a capture that "
                                    "Wireshark opens")
+            if each.unreadable and not each.frames:  # tshark opens pictures and programs, too
+                raise MeasureError("data", f"{self.files[each.name]}: cannot be read (no frame of "
+                                   "it has a time); give a capture of packets")
             self.answer.captures.append(each)
             self.answer.notes += _capture_notes(each)
         self.answer.clocks |= clocks
@@ -286,8 +291,11 @@ def _is_from_start(negotiation: Negotiation) -> bool:
     if negotiation.is_wireless:
         return first.phase == messages.AUTHENTICATION or (
             first.phase == messages.ASSOCIATION and not negotiation.has_hidden_action)
-    return first.sender == STATION or first.name in ("EAP request, identity",
-                                                     "RADIUS Access-Request")
+    if first.phase == messages.RADIUS:
+        packet = first.frame.packet
+        return (packet.radius_code == messages.ACCESS_REQUEST
+                and packet.eap_type in (None, messages.IDENTITY))
+    return first.sender == STATION or first.name == "EAP request, identity"
 
 
 def _policy_document(policy: SeenPolicy) -> dict[str, Any]:
@@ -333,8 +341,15 @@ def _capture_notes(facts: CaptureFacts) -> Iterator[str]:
         yield (f"{facts.name}: several link types ("
                + ", ".join(f"{count} {name}" for name, count in facts.links.items())
                + "); each is explained by itself")
+    if facts.damaged:
+        yield f"{facts.name}: frames received with errors, which are left out: {facts.damaged}"
     if facts.unreadable:
         yield f"{facts.name}: frames without a time or readable fields: {facts.unreadable}"
+
+
+def _describe_copies(name: str, count: int) -> str:
+    return (f"{name}: messages that are there again within {COPY_S * 1e3:g} ms, as of several "
+            f"interfaces or a mirror port, which count once: {count}")
 
 
 def _describe_content(facts: Sequence[CaptureFacts], tracker: Tracker) -> str:

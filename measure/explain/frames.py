@@ -22,21 +22,25 @@ from measure.packets.management_frames import (
     parse_management_frame,
 )
 
+#: Flags of headers of radios: the frame was received with errors.
+BAD_CHECKSUMS = "radiotap.flags.badfcs", "ppi.80211-common.flags.fcs-invalid"
 _FIELDS = (
     "frame.number", "frame.protocols", "wlan.ra", "wlan.sa", "wlan.bssid", "wlan.fc.retry",
     "wlan.fc.pwrmgt",
     "wlan.seq", "wlan.ssid", "wlan.fixed.reason_code", "wlan.fixed.category_code",
-    "wlan.analysis.pmk", "wlan_radio.channel", "wlan_radio.duration", "wlan.qbss.cu",
+    *BAD_CHECKSUMS, "wlan.analysis.pmk", "wlan_radio.channel", "wlan_radio.duration",
+    "wlan.qbss.cu",
     "eth.dst", "sll.src.eth", "ipv6.src", "ipv6.dst", "arp.src.proto_ipv4",
     "arp.dst.proto_ipv4",
     "wlan_rsna_eapol.keydes.key_info", "wlan_rsna_eapol.keydes.data_len",
-    "eapol.keydes.replay_counter",
+    "eapol.keydes.replay_counter", "eapol.keydes.key_iv",
     "eap.identity", "eap.desired_type", "eap.len", "tls.handshake.version",
     "tls.handshake.extensions.supported_version", "tls.handshake.extension.type",
     "tls.handshake.ciphersuite",
     "tls.handshake.certificate_length", "tls.alert_message.desc",
-    "radius.id", "radius.Calling_Station_Id",
-    "dhcp.option.dhcp", "dhcp.hw.mac_addr", "dhcp.id", "kerberos.msg_type", "kerberos.error_code",
+    "radius.id", "radius.Calling_Station_Id", "udp.checksum", "tcp.seq",
+    "dhcp.option.dhcp", "dhcp.hw.mac_addr", "dhcp.id", "dhcp.option.dhcp_server_id",
+    "kerberos.msg_type", "kerberos.error_code",
     "kerberos.CNameString", "isakmp.rspi", "isakmp.flags",
     "isakmp.notify.msgtype", "isakmp.version", "isakmp.length", "wg.type")
 FIELDS = tuple(dict.fromkeys((*tshark.PACKET_FIELDS, *MANAGEMENT_FIELDS, *_FIELDS)))
@@ -162,11 +166,13 @@ class CaptureFacts:
     links: dict[str, int] = field(default_factory=dict)
     #: Frames without a time, and frames whose columns cannot be read.
     unreadable: int = 0
+    #: 802.11 frames that were received with errors.
+    damaged: int = 0
     complaint: str = ""
 
 
 #: Time in s by which a capture's clock may go back, as some captures are not in order.
-_DISORDER_S = 1.0
+DISORDER_S = 1.0
 _MOST_STEPS = 100
 _LINKS = {"wlan": "802.11", "eth": "Ethernet", "sll": "cooked", "raw": "raw IP"}
 
@@ -176,6 +182,8 @@ def read_frames(capture: Path, facts: CaptureFacts, keys: Sequence[str] = (),
                 more_fields: Sequence[str] = (),
                 report: Callable[[float], None] | None = None) -> Iterator[Frame]:
     """Yield the frames of a capture file in its order, without 802.11 control frames.
+
+    Frames that were received with errors are counted only.
 
     Args:
         capture: The capture file, in any format of Wireshark.
@@ -202,8 +210,16 @@ def read_frames(capture: Path, facts: CaptureFacts, keys: Sequence[str] = (),
             facts.unreadable += 1
             continue
         _count_frame(facts, frame)
-        yield frame
+        if has_bad_checksum(columns):
+            facts.damaged += 1
+        else:
+            yield frame
     facts.complaint = stream.complaint
+
+
+def has_bad_checksum(columns: Mapping[str, str]) -> bool:
+    """Return whether a frame was received with errors, so that no field of it is right for sure."""
+    return any(tshark.is_set(columns.get(name, "")) for name in BAD_CHECKSUMS)
 
 
 def _count_frame(facts: CaptureFacts, frame: Frame) -> None:
@@ -213,7 +229,7 @@ def _count_frame(facts: CaptureFacts, frame: Frame) -> None:
     facts.links[link] = facts.links.get(link, 0) + 1
     if facts.first_s is None or facts.last_s is None:
         facts.first_s = frame.time_s
-    elif frame.time_s < facts.last_s - _DISORDER_S and len(facts.clock_steps) < _MOST_STEPS:
+    elif frame.time_s < facts.last_s - DISORDER_S and len(facts.clock_steps) < _MOST_STEPS:
         facts.clock_steps.append((facts.frames, frame.time_s - facts.last_s))
     facts.last_s = frame.time_s
 

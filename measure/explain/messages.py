@@ -24,6 +24,8 @@ FOUR_WAY, GROUP_KEY = "four_way_handshake", "group_key"
 OVER_DS = "ft_over_ds"
 RADIUS, DHCP, KERBEROS, IKE, WIREGUARD = "radius", "dhcp", "kerberos", "ike", "wireguard"
 REGISTRATION, ARP = "registration", "arp"
+#: Phases that belong to joining itself; the others follow.
+JOINING = (AUTHENTICATION, ASSOCIATION, EAP, RADIUS, FOUR_WAY)
 
 #: EAP types (IANA's registry), with those that qop does not measure.
 IDENTITY, NAK = 1, 3
@@ -34,6 +36,8 @@ EAP_METHODS = {method.eap_type: f"EAP-{name}" for name, method in METHODS.items(
 _EAP_CODES = {1: "request", 2: "response", 3: "success", 4: "failure"}
 EAP_RESPONSE = 2
 EAPOL_START, EAPOL_LOGOFF = 1, 2
+#: Descriptor type of keys of WEP, which only the access point sends (IEEE 802.1X-2004, 7.6).
+_RC4_DESCRIPTOR = 1
 #: Types of EAPOL frames that authenticate a station: EAP, start, logoff and keys, but not MKA.
 EAPOL_TYPES = frozenset({tshark.EAPOL_EAP, EAPOL_START, EAPOL_LOGOFF, tshark.EAPOL_KEY})
 TLS_MESSAGES = {0: "Hello Request", 1: "Client Hello", 2: "Server Hello", 4: "New Session Ticket",
@@ -123,7 +127,8 @@ def eapol_message(frame: Frame, sender: str) -> Message:
     packet = frame.packet
     if packet.eapol_type == tshark.EAPOL_KEY:
         number = frame.key_message
-        by = sender or (ACCESS_POINT if number in (1, 3, GROUP_KEY_1) else STATION)
+        is_request = number in (1, 3, GROUP_KEY_1) or packet.key_descriptor == _RC4_DESCRIPTOR
+        by = sender or (ACCESS_POINT if is_request else STATION)
         by = ACCESS_POINT if by == NETWORK else by
         if number in (GROUP_KEY_1, GROUP_KEY_2):
             return Message(frame, by, f"group key message {number - 4}", GROUP_KEY)
@@ -162,9 +167,9 @@ def upper_message(  # noqa: PLR0911 # a return for each protocol
         frame: Frame) -> Message | None:
     """Return the message of a protocol above the link, such as DHCP or IKE, or None."""
     packet = frame.packet
-    if (kind := frame.get_number("dhcp.option.dhcp")) is not None:
+    if (kind := frame.get_number("dhcp.option.dhcp")) in _DHCP_TYPES:  # no lease queries of relays
         return Message(frame, SERVER if kind in _DHCP_OF_SERVER else STATION,
-                       f"DHCP {_DHCP_TYPES.get(kind, kind)}", DHCP)
+                       f"DHCP {_DHCP_TYPES[kind]}", DHCP)
     if packet.isakmp_exchange is not None:
         name = _IKE_EXCHANGES.get(packet.isakmp_exchange, f"IKE exchange {packet.isakmp_exchange}")
         return Message(frame, "", name, IKE)
@@ -188,10 +193,22 @@ def upper_message(  # noqa: PLR0911 # a return for each protocol
     return None
 
 
+def wired_message(frame: Frame) -> Message | None:
+    """Return the message of a frame that is not of 802.11, None without one.
+
+    Accounting and changes of authorization by RADIUS belong to no authentication.
+    """
+    if frame.packet.eapol_type in EAPOL_TYPES:
+        return eapol_message(frame, "")
+    if frame.packet.radius_code is not None:
+        return radius_message(frame) if frame.packet.radius_code in _RADIUS_CODES else None
+    return upper_message(frame)
+
+
 def radius_message(frame: Frame) -> Message:
     """Return the message of a RADIUS frame, with the EAP message that it carries."""
     code = frame.packet.radius_code or 0
-    name = f"RADIUS {_RADIUS_CODES.get(code, code)}"
+    name = f"RADIUS {_RADIUS_CODES[code]}"
     if frame.packet.eap_code is not None:
         name += f" ({name_eap(frame)})"
     return Message(frame, ACCESS_POINT if code == ACCESS_REQUEST else SERVER, name, RADIUS)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from measure.capture import tshark
 from measure.checks import layer_checks
 from measure.explain import messages
-from measure.explain.frames import Frame, FrameReference, is_group_address
+from measure.explain.frames import DISORDER_S, Frame, FrameReference, is_group_address
 from measure.explain.messages import (
     ACCESS_POINT,
     ASSOCIATION,
@@ -49,6 +49,9 @@ _MOST_MESSAGES, _MOST_STATIONS, _MOST_NETWORKS, _MOST_REQUESTS = 4000, 20_000, 5
 _PACK_FRAMES = 5000
 #: Time in s after which no other capture adds a frame to a message any more.
 _MERGED_S = 10.0
+#: Time in s in which a message on a wire is in the capture again if several interfaces or a mirror
+#: port have it. No node sends a message again so soon.
+COPY_S = 0.005
 #: Statuses of authentication after which the station goes on: of SAE and of fast transition.
 _CONTINUED = (*management_frames.SAE_STATUSES, 28, 52, 53, 54, 55)
 #: Exchanges of IKE after which the negotiation goes on.
@@ -258,8 +261,13 @@ class Negotiation:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the negotiation has reached its end, successful or not."""
-        last = next((m for m in reversed(self.messages) if m.phase != "end"), None)
+        """Return whether the negotiation has reached its end, successful or not.
+
+        DHCP and what else a station does with its link may follow.
+        """
+        sent = [m for m in self.messages if m.phase != "end"]
+        last = next((m for m in reversed(sent) if m.phase in messages.JOINING),
+                    sent[-1] if sent else None)
         return bool(self.messages) and (
             self.is_ended or (last is not None and _is_final(last)))
 
@@ -340,6 +348,12 @@ class Tracker:
     is_merged: bool = False
     #: IP addresses of stations that were captured on the air, too.
     _hosts: dict[str, str] = field(default_factory=dict)
+    #: Messages on a wire that were captured again at another interface, by capture.
+    copies: Counter[str] = field(default_factory=Counter)
+    #: Times in s and keys of the newest messages on a wire.
+    _newest: deque[tuple[float, tuple[object, ...]]] = field(default_factory=deque)
+    #: Time in s of the newest frame.
+    _newest_s: float = 0.0
     _fed: int = 0
 
     def feed_frame(self, frame: Frame, earlier: Frame | None = None) -> None:
@@ -349,6 +363,9 @@ class Tracker:
             frame: The frame.
             earlier: The frame of another capture with the same packet, which had it before.
         """
+        if frame.time_s < self._newest_s - DISORDER_S:
+            self._end_at_step()
+        self._newest_s = frame.time_s
         self._fed += 1
         if self._fed % _PACK_FRAMES == 0:
             self._pack_idle(frame.time_s)
@@ -360,12 +377,24 @@ class Tracker:
                 self._feed_wireless(frame, is_again=True)
         elif frame.is_wireless:
             self._feed_wireless(frame)
-        elif frame.packet.eapol_type in messages.EAPOL_TYPES:
-            self._feed_wired(frame)
-        elif frame.packet.radius_code is not None:
-            self._feed_radius(frame)
         else:
-            self._feed_upper(frame)
+            self._note_tunnel(frame)
+            message = messages.wired_message(frame)
+            if message and not self._is_copy(message):
+                self._feed_wired(message)
+
+    def _end_at_step(self) -> None:
+        """End all negotiations where the clock goes back, as no time across that is known."""
+        for mac, station in self._stations.items():
+            self._ended += station.open_negotiations
+            current = station.current
+            is_served = current and current.is_wireless and current.is_associated
+            self._stations[mac] = _Station(
+                served_by=current.peer if current and is_served else station.served_by)
+        self._ended += self._exchanges.values()
+        self._exchanges.clear()
+        self._tunnels.clear()
+        self._newest.clear()
 
     def _pack_idle(self, now_s: float) -> None:
         """Compress the messages of negotiations that have no new one."""
@@ -576,8 +605,26 @@ class Tracker:
             use.own_s += own_s
             use.others_s = self._airtime_s[place] - use.before_s - use.own_s
 
-    def _feed_wired(self, frame: Frame) -> None:
-        message = messages.eapol_message(frame, "")
+    def _is_copy(self, message: Message) -> bool:
+        """Return whether a message on a wire was captured before, at another interface."""
+        while self._newest and self._newest[0][0] < message.time_s - COPY_S:
+            self._newest.popleft()
+        key = _copy_key(message)
+        is_copy = any(key == each for _, each in self._newest)
+        self.copies[message.frame.reference.capture] += is_copy
+        self._newest.append((message.time_s, key))
+        return is_copy
+
+    def _feed_wired(self, message: Message) -> None:
+        if message.phase in (EAP, FOUR_WAY, messages.GROUP_KEY):
+            self._feed_eapol(message)
+        elif message.phase == RADIUS:
+            self._feed_radius(message)
+        else:
+            self._feed_upper(message)
+
+    def _feed_eapol(self, message: Message) -> None:
+        frame = message.frame
         is_sent = message.sender == STATION
         mac = frame.source_mac if is_sent else frame.get_text("eth.dst")
         peer = frame.get_text("eth.dst") if is_sent else frame.source_mac
@@ -593,9 +640,8 @@ class Tracker:
 
     # --- RADIUS and what has no link of its own ---
 
-    def _feed_radius(self, frame: Frame) -> None:
-        message = messages.radius_message(frame)
-        packet = frame.packet
+    def _feed_radius(self, message: Message) -> None:
+        frame, packet = message.frame, message.frame.packet
         is_request = message.sender == ACCESS_POINT
         client, server = ((frame.source_ip, frame.target_ip) if is_request
                           else (frame.target_ip, frame.source_ip))
@@ -613,14 +659,13 @@ class Tracker:
         else:
             self._add_exchange(message, name, server)
 
-    def _feed_upper(self, frame: Frame) -> None:
+    def _note_tunnel(self, frame: Frame) -> None:
         is_data = frame.get_number("wg.type") == wireguard.TRANSPORT
         if is_data and len(self._tunnels) < _MOST_STATIONS:
             self._tunnels[frozenset((frame.source_ip, frame.target_ip))] = frame.time_s
-        message = messages.upper_message(frame)
-        if message is None:
-            return
-        mac = self._find_host(frame) if self.is_merged else ""
+
+    def _feed_upper(self, message: Message) -> None:
+        mac = self._find_host(message.frame) if self.is_merged else ""
         station = self._stations.get(mac)
         if station and station.current and station.current.is_wireless:
             self._add_upper(message, station.current, mac)
@@ -706,6 +751,24 @@ _CHAINED_S = 2.0
 _HIDDEN_S = 10.0
 #: Time after joining in which ARP belongs to it, in s.
 _ARP_S = 10.0
+
+
+def _copy_key(message: Message) -> tuple[object, ...]:
+    """Return a key that a message on a wire and its copies at other interfaces have.
+
+    Addresses of the link change at a router, and those of IP at a relay of DHCP. Names of EAP
+    messages have the TLS messages in them, which tshark shows in one of the copies only.
+    """
+    frame, packet = message.frame, message.frame.packet
+    fields: tuple[str, ...] = "radius.id", "udp.checksum", "tcp.seq", "arp.src.proto_ipv4"
+    ends: tuple[object, ...] = frame.source_ip, frame.target_ip, packet.udp_src
+    if message.phase == messages.DHCP:
+        ends, fields = (), ("dhcp.id", "dhcp.hw.mac_addr", "dhcp.option.dhcp_server_id")
+    elif packet.eapol_type is not None:
+        ends = frame.source_mac, packet.eapol_type, packet.eap_id, frame.key_message
+        fields = "eth.dst", "eapol.keydes.replay_counter", "eapol.keydes.key_iv"
+    name = "" if packet.eap_code is not None else message.name
+    return name, packet.radius_code, packet.eap_code, *ends, *map(frame.get_text, fields)
 
 
 def _capture_and_channel(frame: Frame) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from measure.capture import tshark
 from measure.capture.stream import CaptureStream
 from measure.explain import messages
-from measure.explain.frames import Frame
+from measure.explain.frames import BAD_CHECKSUMS, Frame, has_bad_checksum
 from measure.packets import management_frames
 
 _AIR_ENDS = "wlan.ta", "wlan.ra"
@@ -42,7 +42,8 @@ FIELDS = (
     *_KEY_FIELDS, "radius.code", "radius.id", "radius.authenticator", "dhcp.id",
     "dhcp.option.dhcp", "arp.opcode", "arp.src.proto_ipv4", "arp.dst.proto_ipv4", *_IKE_FIELDS,
     *_WIREGUARD_FIELDS, "mip.type", "mip.ident", "ip.src", "ip.dst", "ip.id", "ip.len", "ip.ttl",
-    "ip.proto", "icmp.type", "esp.spi", "esp.sequence", "tls.handshake.random", "eap.md5.value")
+    "ip.proto", "icmp.type", "esp.spi", "esp.sequence", "tls.handshake.random", "eap.md5.value",
+    *BAD_CHECKSUMS)
 #: ICMP errors, which repeat the head of another packet.
 _ICMP_ERRORS = frozenset({"3", "4", "5", "11", "12"})
 #: Identifiers that are kept of a capture. Beyond, each capture keeps a sample, of the same packets.
@@ -216,7 +217,8 @@ def read_packet_times(capture: Path, keys: Sequence[str] = (),
     found = PacketTimes()
     for columns in CaptureStream(capture, FIELDS, keys, key_files or {},
                                  report=report).read_columns():
-        found.add_packet(columns)
+        if not has_bad_checksum(columns):
+            found.add_packet(columns)
     return found
 
 

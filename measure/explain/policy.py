@@ -215,7 +215,9 @@ def judge_outcome(  # noqa: PLR0911 # a way to end each
         return Outcome("success")
     if last.phase == ASSOCIATION and last.sender != STATION and _needs_no_keys(negotiation):
         return Outcome("success")
-    if last.phase in (EAP, RADIUS) and last.frame.packet.eap_code == tshark.EAP_SUCCESS:
+    if last.phase in (EAP, RADIUS) and (
+            last.frame.packet.eap_code == tshark.EAP_SUCCESS
+            or last.frame.packet.radius_code == messages.ACCESS_ACCEPT):
         return Outcome("success", "" if not negotiation.is_wireless
                        else "no keys follow in the capture")
     if negotiation.is_ended:
@@ -244,5 +246,6 @@ def _find_refusal(negotiation: Negotiation) -> Outcome | None:
 
 
 def _needs_no_keys(negotiation: Negotiation) -> bool:
-    has_policy = any(m.frame.packet.rsn_akm for m in negotiation.of_phase(ASSOCIATION))
+    has_policy = any(m.frame.packet.rsn_akm for m in negotiation.of_phase(ASSOCIATION)) or (
+        not negotiation.association_request and negotiation.network and negotiation.network.akms)
     return negotiation.is_fast or not has_policy

@@ -33,8 +33,6 @@ from measure.explain.messages import (
 )
 from measure.explain.negotiations import Mark, Negotiation
 
-#: Phases that belong to joining itself; the others follow.
-JOINING = (AUTHENTICATION, ASSOCIATION, EAP, RADIUS, FOUR_WAY)
 #: Order and names of the waterfall's phases.
 _WATERFALL = (AUTHENTICATION, ASSOCIATION, EAP, RADIUS, FOUR_WAY, messages.GROUP_KEY,
               messages.DHCP, messages.ARP, messages.REGISTRATION, messages.IKE,
@@ -92,7 +90,7 @@ def joining_messages(negotiation: Negotiation) -> list[Message]:
     """Return the messages of joining, or all messages if there is no joining."""
     if negotiation.kind == "IKE":
         return [m for m in negotiation.messages if m.name in _IKE_SETUP] or negotiation.messages
-    return negotiation.of_phase(*JOINING) or negotiation.messages
+    return negotiation.of_phase(*messages.JOINING) or negotiation.messages
 
 
 def find_gaps(negotiation: Negotiation) -> list[Gap]:
@@ -138,6 +136,9 @@ def is_repetition(first: Message, second: Message) -> bool:
     if first.phase == messages.IKE:
         return (a.packet.ike_message_key, a.packet.length) == (
             b.packet.ike_message_key, b.packet.length)
+    if first.phase == messages.DHCP and first.sender == SERVER:  # another server answers, too
+        name = "dhcp.option.dhcp_server_id"
+        return first.name == second.name and a.get_text(name) == b.get_text(name)
     is_nameless_key = first.phase == FOUR_WAY and a.key_message is None
     return first.name == second.name and not is_nameless_key
 

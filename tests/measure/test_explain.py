@@ -830,3 +830,63 @@ def test_capture_that_starts_in_the_middle_says_so(tmp_path: Path) -> None:
                    capture_output=True)
     assert "the capture starts in the middle of it" in run_command(late)
     assert "the capture starts in the middle of it" not in run_command(capture)
+
+
+def test_negotiation_ends_where_the_clock_goes_back(tmp_path: Path) -> None:
+    """No duration crosses the step, and the roam keeps the access point before it."""
+    frames = [(100.0, authentication(BSS, 1)), (100.001, authentication(BSS, 2)),
+              (50.0, association(BSS)), (50.001, association(BSS, response=True)),
+              *joining(OTHER_BSS, 40.0, again=True, algorithm=2)]
+    roam, rest, first = explain(write(tmp_path / "a.pcap", frames))["negotiations"]
+    assert (first["start"]["time_s"], first["duration_s"]) == (100.0, 0.001)
+    assert (rest["start"]["time_s"], rest["duration_s"]) == (50.0, 0.001)
+    assert roam["previous"] == rest["peer"]
+    assert roam["roam_times_s"]["data_gap"] is None
+
+
+def radiotap(frame: bytes, *, is_damaged: bool = False) -> bytes:
+    """A frame with a header of radiotap that has flags, and with a checksum behind it."""
+    flags = 0x50 if is_damaged else 0x10
+    return struct.pack("<BBHIB", 0, 0, 9, 1 << 1, flags) + frame + b"\0\0\0\0"
+
+
+def test_frames_received_with_errors_are_left_out(tmp_path: Path) -> None:
+    """A damaged copy of a response has another status, which nobody sent."""
+    whole = joining(BSS, 1.0)
+    frames = [(at_s, radiotap(frame)) for at_s, frame in whole]
+    damaged = radiotap(association(BSS, response=True, status=256), is_damaged=True)
+    capture = made_up_captures.written(tmp_path / "a.pcap", [*frames[:3], (1.0025, damaged),
+                                                             frames[3]], made_up_captures.RADIOTAP)
+    document = explain(capture)
+    assert document["notes"] == ["a.pcap: frames received with errors, which are left out: 1"]
+    (each,) = document["negotiations"]
+    assert each["outcome"] == "success"
+    assert each["end"]["frame"] == 5
+
+
+@pytest.mark.parametrize(("recording", "name"), [("P12", "auth-wire"), ("P12", "auth-mn")])
+def test_copies_at_several_interfaces_count_once(recording: str, name: str,
+                                                 tmp_path: Path) -> None:
+    """Each packet comes twice, as in a capture of all interfaces or at a mirror port."""
+    capture = path(recording, name)
+    frames = [(frame.at_s, frame.data) for frame in pcap.read_frames(Path(capture))]
+    twice = made_up_captures.written(tmp_path / "twice.pcap", [
+        (at_s + delay_s, frame) for at_s, frame in frames for delay_s in (0.0, 3e-5)])
+    document = explain(twice)
+    (note,) = document["notes"]
+    assert "messages that are there again within 5 ms" in note
+    once = explain(capture)["negotiations"]
+    for each, single in zip(document["negotiations"], once, strict=True):
+        assert not each["repeated"]
+        assert each["duration_s"] == single["duration_s"]
+        assert [one["cause"] for one in each["findings"]] == [
+            one["cause"] for one in single["findings"]]
+
+
+def test_picture_is_no_capture(tmp_path: Path) -> None:
+    """Wireshark opens pictures, too: as one frame without a time."""
+    picture = tmp_path / "a.png"
+    picture.write_bytes(bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f"
+                                      "15c4890000000049454e44ae426082"))
+    with pytest.raises(UserError, match=r"a\.png: cannot be read \(no frame of it has a time\)"):
+        run_command(picture)

@@ -374,7 +374,7 @@ def test_long_scan(last_s: float, expected: list[str], tmp_path: Path) -> None:
 # --- Above the link: DHCP, ARP, IKE, Kerberos, WireGuard, RADIUS ---
 
 ETHERNET = bytes.fromhex("0200000000a0") + STATION
-CLIENT, SERVER = bytes((10, 0, 0, 2)), bytes((10, 0, 0, 1))
+CLIENT, SERVER, HOME = bytes((10, 0, 0, 2)), bytes((10, 0, 0, 1)), bytes((10, 0, 0, 3))
 
 
 def udp(content: bytes, port: int, *, answer: bool = False, server: bytes = SERVER,
@@ -396,14 +396,13 @@ def ike(exchange: int, number: int, *, answer: bool = False, notify: int | None 
         28 + len(payload)) + payload, 500, answer=answer)
 
 
-def dhcp(kind: int, *, answer: bool = False) -> bytes:
-    """A DHCP message of the station's."""
+def dhcp(kind: int, *, answer: bool = False, server: bytes = SERVER) -> bytes:
+    """A DHCP message of the station's, or of a server's that names itself."""
     content = (struct.pack("!BBBBIHH", 2 if answer else 1, 1, 6, 0, 7, 0, 0) + bytes(16) + STATION
-               + bytes(202) + b"\x63\x82\x53\x63" + bytes((53, 1, kind, 255)))
-    return udp(content, 67, answer=answer, source_port=68)
+               + bytes(202) + b"\x63\x82\x53\x63" + bytes((53, 1, kind))
+               + (b"\x36\4" + server) * answer + b"\xff")
+    return udp(content, 67, answer=answer, source_port=68, server=server)
 
-
-HOME = b"\x0a\0\0\3"
 
 
 def radius(code: int, number: int, *, server: bytes = SERVER, client: bytes = CLIENT) -> bytes:
@@ -431,6 +430,8 @@ ABOVE: dict[str, tuple[Sequence[bytes], Sequence[tuple[int, float]], list[str]]]
                   ["dhcp-slow"]),
     "DHCP lost": ((dhcp(1), dhcp(1), dhcp(2, answer=True), dhcp(3), dhcp(5, answer=True)),
                   [(1, 0.5)], ["dhcp-slow"]),
+    "two DHCP servers": ((dhcp(1), dhcp(2, answer=True), dhcp(2, answer=True, server=HOME),
+                          dhcp(3), dhcp(5, answer=True)), [(2, 0.02)], []),
     "DHCP Nak": ((dhcp(3), dhcp(6, answer=True)), [], ["dhcp-refused"]),
     "RADIUS": ((radius(1, 1), radius(2, 1)), [], []),
     "late RADIUS": ((radius(1, 1), radius(2, 1)), [(1, 0.7)], ["late-radius"]),
@@ -694,3 +695,34 @@ def test_access_point_states_that_the_channel_is_busy(
     for each in found[0]["findings"]:
         assert "utilization of 78%" in each["text"]
         assert each["frames"] == [{"capture": "a.pcap", "frame": 1}]
+
+
+def test_radius_without_eap_is_whole(tmp_path: Path) -> None:
+    """An access accept ends it, and accounting (codes 4 and 5) is none of it."""
+    frames = [*spaced(radius(1, 1), radius(2, 1)), (30.0, radius(4, 2)), (31.0, radius(5, 2))]
+    (each,) = explain(tmp_path, frames, made_up_captures.ETHERNET)
+    assert (each["outcome"], each["is_from_start"]) == ("success", True)
+    assert each["policy"]["title"] == ""
+
+
+def test_capture_of_radius_from_its_first_request_has_the_beginning() -> None:
+    """The first request has the station's identity."""
+    document = explain_captures([recorded.path("P12", "auth-wire")]).to_document()
+    (each,) = (each for each in document["negotiations"] if each["kind"] == "RADIUS")
+    assert each["is_from_start"]
+
+
+def test_keys_of_wep_on_a_wire_are_of_the_access_point() -> None:
+    """They follow EAP, and begin no negotiation of another station."""
+    document = explain_captures([recorded.path("P12", "auth-mn")]).to_document()
+    (each,) = (each for each in document["negotiations"] if each["kind"] == "802.1X on a wire")
+    assert [phase["name"] for phase in each["phases"]] == ["eap", "keys"]
+
+
+def test_joining_after_dhcp_without_an_answer_is_another_negotiation(tmp_path: Path) -> None:
+    """The station joins again because it gets no address, and no frame ends the first attempt."""
+    frames = [*spaced(*PERSONAL), (12.0, on_air(dhcp(1), from_station=True)),
+              *spaced(*PERSONAL, start_s=20.0)]
+    negotiations = explain(tmp_path, frames)
+    assert [each["start"]["time_s"] for each in negotiations] == [1.0, 20.0]
+    assert all(each["duration_s"] < 1 for each in negotiations)
