@@ -29,7 +29,7 @@ _FIELDS = (
     "wlan.fc.pwrmgt",
     "wlan.seq", "wlan.ssid", "wlan.fixed.reason_code", "wlan.fixed.category_code",
     *BAD_CHECKSUMS, "wlan.analysis.pmk", "wlan_radio.channel", "wlan_radio.duration",
-    "wlan.qbss.cu",
+    "wlan.qbss.cu", "wlan.fixed.timestamp",
     "eth.dst", "sll.src.eth", "ipv6.src", "ipv6.dst", "arp.src.proto_ipv4",
     "arp.dst.proto_ipv4",
     "wlan_rsna_eapol.keydes.key_info", "wlan_rsna_eapol.keydes.data_len",
@@ -161,8 +161,10 @@ class CaptureFacts:
     frames: int = 0
     first_s: float | None = None
     last_s: float | None = None
-    #: Frames whose time is more than a second before that of the frame before: number and step.
+    #: Frames at which the clock has gone back or forward by more than a second: number and step.
     clock_steps: list[tuple[int, float]] = field(default_factory=list)
+    #: Capture time and own clock (s) of each access point at its newest beacon.
+    beacon_clocks: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
     links: dict[str, int] = field(default_factory=dict)
     #: Frames without a time, and frames whose columns cannot be read.
     unreadable: int = 0
@@ -173,7 +175,9 @@ class CaptureFacts:
 
 #: Time in s by which a capture's clock may go back, as some captures are not in order.
 DISORDER_S = 1.0
-_MOST_STEPS = 100
+_MOST_STEPS, _MOST_BEACON_CLOCKS = 100, 1000
+#: Time in s after which nobody waits for an access point that is started again.
+_LONGEST_RESTART_S = 30 * 86_400
 _LINKS = {"wlan": "802.11", "eth": "Ethernet", "sll": "cooked", "raw": "raw IP"}
 
 
@@ -229,9 +233,38 @@ def _count_frame(facts: CaptureFacts, frame: Frame) -> None:
     facts.links[link] = facts.links.get(link, 0) + 1
     if facts.first_s is None or facts.last_s is None:
         facts.first_s = frame.time_s
-    elif frame.time_s < facts.last_s - DISORDER_S and len(facts.clock_steps) < _MOST_STEPS:
-        facts.clock_steps.append((facts.frames, frame.time_s - facts.last_s))
+    elif frame.time_s < facts.last_s - DISORDER_S:
+        _add_step(facts, frame.time_s - facts.last_s)
+    if frame.is_management and (clock_us := frame.get_number("wlan.fixed.timestamp")):
+        _compare_clocks(facts, frame, clock_us / 1e6)
     facts.last_s = frame.time_s
+
+
+def _add_step(facts: CaptureFacts, step_s: float) -> None:
+    if len(facts.clock_steps) < _MOST_STEPS:
+        facts.clock_steps.append((facts.frames, step_s))
+
+
+def _compare_clocks(facts: CaptureFacts, frame: Frame, clock_s: float) -> None:
+    """Find steps forward of the capture's clock, by the clock of an access point in its beacons.
+
+    The access point's clock (IEEE 802.11-2020, 11.1.3.1) starts at 0 when it starts. Where it shows
+    less than the time since the beacon before, the access point may have been started again. Then
+    nothing is known of the capture's clock.
+    """
+    clocks, sender = facts.beacon_clocks, frame.packet.transmitter
+    before = clocks.get(sender)
+    if before is None and len(clocks) >= _MOST_BEACON_CLOCKS:
+        return
+    clocks[sender] = frame.time_s, clock_s
+    if before is None or clock_s < before[1]:
+        return
+    passed_s, own_s = frame.time_s - before[0], clock_s - before[1]
+    is_restarted = clock_s < passed_s < _LONGEST_RESTART_S
+    if passed_s - own_s > DISORDER_S and not is_restarted:
+        _add_step(facts, passed_s - own_s)
+        clocks.clear()  # those of other access points are of the time before the step, too
+        clocks[sender] = frame.time_s, clock_s
 
 
 def is_group_address(mac: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -212,3 +213,42 @@ def test_terminal_names_clock_and_points(tmp_path: Path) -> None:
     assert "captured at: auth-air.pcap" in text
     assert "of radius" in text
     assert "for the server and" in text
+
+
+@pytest.mark.parametrize("step_s", [5.0, 1.7e9])
+def test_beacons_show_a_step_forward_of_the_clock(step_s: float, tmp_path: Path) -> None:
+    """The access point's clock goes on evenly, so the capture's does not."""
+    source = path("P12-R1", "auth-air")
+    times = [frame.at_s for frame in pcap.read_frames(source, (pcap.read_link_type(source) or 0,))]
+    middle_s = times[len(times) // 2]
+    stepped = rewrite(source, tmp_path / "stepped.pcap",
+                      lambda at_s: at_s + step_s * (at_s >= middle_s))
+    assert not [note for note in explain(source)["notes"] if "clock" in note]
+    (note,) = (note for note in explain(stepped)["notes"] if "clock" in note)
+    said, number = re.fullmatch(
+        r"stepped\.pcap: the clock steps by (\S+) s at frame (\d+); times across that frame are "
+        "wrong", note).groups()  # type: ignore[union-attr]
+    assert float(said) == pytest.approx(step_s, abs=0.01)
+    assert len(times) // 2 < int(number) < len(times) // 2 + 100
+
+
+def test_access_point_that_starts_again_is_no_step_of_the_clock(tmp_path: Path) -> None:
+    """Its clock begins at 0 again, so it says nothing of the time before."""
+    source = path("P12-R1", "auth-air")
+    link = pcap.read_link_type(source) or 0
+    frames = list(pcap.read_frames(source, (link,)))
+    beacons = [frame for frame in frames if frame.data[
+        int.from_bytes(frame.data[2:4], "little"):][:2] == b"\x80\x00"]
+    first = beacons[0]
+    at = int.from_bytes(first.data[2:4], "little") + 24
+
+    def at_clock(at_s: float, clock_s: float) -> pcap.CapturedFrame:
+        data = bytearray(first.data)
+        data[at:at + 8] = int(clock_s * 1e6).to_bytes(8, "little")
+        return replace(first, at_s=at_s, data=bytes(data))
+
+    file = tmp_path / "again.pcap"
+    pcap.write_frames(file, [at_clock(1000.0, 2.0), at_clock(1060.0, 5.0)], link)
+    assert not [note for note in explain(file)["notes"] if "clock" in note]
+    pcap.write_frames(file, [at_clock(1000.0, 200.0), at_clock(1060.0, 203.0)], link)
+    assert [note for note in explain(file)["notes"] if "steps by 57.000 s at frame 2" in note]
