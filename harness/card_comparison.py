@@ -48,7 +48,7 @@ class _Group:
 
     @property
     def sort_key(self) -> tuple[str, ...]:
-        """Return what must agree for a comparison."""
+        """Return kind, source of keys and policy fields, which must be equal for a comparison."""
         return (self.kind, self.way, *(self.policy[name] for name in _EQUAL_FIELDS))
 
 

@@ -1,7 +1,7 @@
 """Make tables and lines of a measurement with an 802.11 card (`qop measure`).
 
 `make_tables` takes the record, and returns tables with the means of logins and roams and of their
-phases, with 95 % intervals. `make_lines` returns what the record says of card and network.
+phases, with 95 % intervals. `make_lines` yields lines on the card and the network.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def make_tables(record: CardRecord) -> list[Table]:
 
 
 def make_lines(record: CardRecord) -> Iterator[str]:
-    """Yield lines on failures, network and card, and on what was not checked."""
+    """Yield lines on failures, network and card, and on properties without a check."""
     failed = [sample for sample in record.samples if sample.reason]
     if failed:
         yield (f"{count_noun(len(failed), 'login or roam', 'logins or roams')} of "
@@ -73,7 +73,7 @@ def make_lines(record: CardRecord) -> Iterator[str]:
 
 
 def _group_samples(samples: Iterable[Sample]) -> list[list[Sample]]:
-    """Return the samples that did not fail, those of the same kind, policy and way together."""
+    """Group the successful samples by kind, policy and source of keys."""
     groups: dict[tuple[str, str, str], list[Sample]] = {}
     for sample in samples:
         if not sample.reason:

@@ -292,7 +292,7 @@ class Testbed:
     def attach_vlan(self, access_point: str) -> None:
         """Redirect frames of the stations' VLAN through the emulated air, as those of the radio.
 
-        Its interface exists as soon as hostapd runs.
+        The VLAN's interface exists as soon as hostapd runs.
         """
         node = self.network.nodes[access_point]
         air = self._airs.get(node.channel or 0)

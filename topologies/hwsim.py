@@ -132,7 +132,7 @@ def permit_band(band_ghz: float) -> Iterator[None]:
     """Let radios start networks in the 5 or the 6 GHz band until the context ends.
 
     Raises:
-        RadioError: The kernel does not take a country's rules.
+        RadioError: The kernel does not apply a country's rules.
     """
     with GenericNetlink("nl80211") as netlink:
         before = _read_country(netlink)

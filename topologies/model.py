@@ -340,9 +340,9 @@ class Network(Strict):
         raise LookupError(f"{node} has no link")
 
     def wire_beyond(self, access_point: str) -> tuple[str, str]:
-        """Return the node and interface at the end of an access point's wire.
+        """Return the node and interface at the other end of an access point's wire.
 
-        If another access point is there, the end of that one's wire counts.
+        If another access point is at the other end, the function continues along its wire.
 
         Raises:
             LookupError: The access point has no link.
@@ -375,7 +375,10 @@ class Mobility(Strict):
     stop_s: int
 
     def position_at(self, start: Sequence[float], at_s: float) -> list[float]:
-        """Return the position (m) at a time (s), of a node that drives off from `start`."""
+        """Return a node's coordinates (m) at a time (s) of its drive from `start`.
+
+        The node is at `start` before `start_s`, and at `to` after `stop_s`. Its speed is constant.
+        """
         share = min(max((at_s - self.start_s) / (self.stop_s - self.start_s), 0.0), 1.0)
         return [here + share * (there - here)
                 for here, there in itertools.zip_longest(start, self.to, fillvalue=0.0)]

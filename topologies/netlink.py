@@ -183,19 +183,22 @@ class GenericNetlink:
         """Send one generic netlink request and read its acknowledgement.
 
         Raises:
-            OSError: The kernel refuses; it has the kernel's error number.
+            OSError: The kernel refuses the request. `errno` is the kernel's error number.
         """
         self._send_request(self._family, command, ACK, attributes)
 
     def list_entries(self, command: int, attributes: bytes = b"") -> list[dict[int, bytes]]:
-        """Return all entries that the kernel lists, each as its attributes by kind."""
+        """Return one dictionary for each listed entry, from attribute type to value."""
         return self._send_request(self._family, command, DUMP, attributes)
 
     def request_answers(self, command: int, attributes: bytes) -> list[dict[int, bytes]]:
-        """Send one generic netlink request, and return its answers as attributes by kind.
+        """Send one generic netlink request, and return the kernel's replies.
+
+        Returns:
+            One dictionary for each reply, from attribute type to value.
 
         Raises:
-            OSError: The kernel refuses; it has the kernel's error number.
+            OSError: The kernel refuses the request. `errno` is the kernel's error number.
         """
         return self._send_request(self._family, command, ACK, attributes)
 

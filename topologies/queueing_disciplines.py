@@ -175,7 +175,7 @@ def move_radios(pid: int, device: str, handle: int, attributes: bytes) -> None:
 
 
 def encode_move(channel: DcfChannel) -> bytes:
-    """Return the netlink attributes that tell a channel the radios' new received powers."""
+    """Return the netlink attributes that set new received powers of radios in a channel."""
     options = _placement_attributes(replace(channel, addresses={}), signals=bool(channel.addresses))
     return (encode_attribute(TCA_KIND, KIND.encode() + b"\0")
             + encode_nested(TCA_OPTIONS, options))

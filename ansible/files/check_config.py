@@ -159,7 +159,11 @@ def check_passphrases(text: str) -> None:
 
 
 def check_vlans(text: str) -> None:
-    """Check hostapd.vlan: a VLAN and its interface on each line, at least one."""
+    """Check that each line of hostapd.vlan has a VLAN ID and the name of its interface.
+
+    Raises:
+        ConfigError: A line has another form, or the file has no VLAN.
+    """
     if not significant_lines(text):
         raise ConfigError(0, "needs a VLAN")
     for number, line in significant_lines(text):

@@ -234,7 +234,7 @@ def station_rates(testbed: Testbed, node: str, interface: str) -> dict[str, dict
 
 def _read_stations(read: Callable[[int, str], dict[str, dict[str, str]]], testbed: Testbed,
                    node: str, interface: str) -> dict[str, dict[str, str]]:
-    """Return what the kernel lists at a radio's interface, and at that of the stations' VLAN."""
+    """Return the stations at a radio's interface, and at its interface for the VLAN."""
     pid = testbed.node(node).pid
     return {name: values for port in dict.fromkeys((interface, testbed.vlan_interface(interface)))
             for name, values in read(pid, port).items()}

@@ -1,8 +1,8 @@
-"""Send ARP requests for a station in its own VLAN, in another one, and without a tag.
+"""Send ARP requests for a station in its own VLAN, in another VLAN, and without a tag.
 
-`send_vlan_probes` sends them on the wire behind an access point, as nodes there would. Only the
-first one may reach the station (`measure.checks.vlans`). Each has a sender's address of its own
-(RFC 5737), by which captures show it. Standard library only: this runs in the guest.
+`send_vlan_probes` sends the requests on the wire behind an access point. Only the request in the
+station's own VLAN may reach the station (`measure.checks.vlans`). Each request has another sender
+address (RFC 5737), which identifies it in captures. Standard library only: this runs in the guest.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ _SETTLE_S = 0.1
 
 
 def send_vlan_probes(testbed: Testbed, node: str, port: str, target: str) -> None:
-    """Send the three ARP requests for a station's address.
+    """Send three broadcast ARP requests for a station's address on an access point's wire.
+
+    The first request has no VLAN tag. The second has the tag of the station's VLAN, and the third
+    the tag of another VLAN.
 
     Args:
         testbed: The running testbed.
         node: Node at the other end of the access point's wire.
         port: The node's interface on this wire.
-        target: The station's address.
+        target: The station's IPv4 address.
 
     Raises:
         OSError: A frame cannot be sent.

@@ -1,9 +1,10 @@
 """Borrow an 802.11 card for a measurement, and restore it, also if this process is killed.
 
-`borrow_card` is a context manager. It starts a guardian: a process of this module that waits until
-its standard input ends, which happens however the borrower ends. Then the guardian ends programs
-that still use the card, and restores the card from the journal. Only one process borrows a card at
-a time. If the guardian is killed, too, the next borrower restores the card. Standard library only.
+`borrow_card` is a context manager. It starts a guardian, a second process that restores the card.
+The guardian waits until its standard input is closed. The kernel closes it however the borrower
+ends. Then the guardian ends programs that still use the card, and restores the card from the
+journal: a file with the card's earlier state. Only one process borrows a card at a time. If the
+guardian is killed, too, the next borrower restores the card. Standard library only.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _POLL_S = 0.02
 class BorrowedCard:
     """A card that this process may change.
 
-    - `state`: the state before
+    - `state`: the card's state before the measurement
     - `folder`: folder for files of programs that use the card. Only root can read it. Each program
-      has a path below it among its arguments: the guardian finds the program so
+      has a path below this folder among its arguments, by which the guardian finds the program
     - `lock`: descriptor that these programs must inherit
     - `monitor`: name of the interface that captures all frames of the radio, "" without one
     - `monitor_missing`: why there is no monitor, "" if there is one or none is wanted
@@ -113,7 +114,11 @@ def _start_guardian(place: Path) -> subprocess.Popen[bytes]:
 
 
 def _take_card(card: BorrowedCard, place: Path, *, wants_monitor: bool) -> None:
-    """Write the journal, make the card a station that is up, and add a monitor."""
+    """Save the card's state in the journal, and set the card up as a station.
+
+    NetworkManager stops managing the card. With `wants_monitor`, the radio gets a monitor interface
+    as well.
+    """
     state = card.state
     monitor = f"qop{state.index}mon"
     card.folder.mkdir(mode=0o700, exist_ok=True)
@@ -231,7 +236,7 @@ def restore_from_journal(folder: Path) -> bool:
 
 
 def _guard_card(folder: Path) -> None:
-    """Wait for the end of standard input, end the programs that use the card, and restore it."""
+    """Wait until standard input is closed, end the card's programs, and restore the card."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while os.read(0, 1):

@@ -1,8 +1,9 @@
 """Make the record of logins and roams that were measured with an 802.11 card.
 
-`make_samples` takes the attempts of a station and the explanation of its capture, and returns a
-`Sample` each. `CardRecord` is the whole record, with what real radios do differently: channels,
-regulatory domain, rates and retries. `write_record` and `read_record` write and read its file.
+`make_samples` takes the attempts of a station and the explanation of its capture. It yields a
+`Sample` for each attempt. `CardRecord` is the whole record. It has the properties in which real
+radios differ from emulated radios: channels, regulatory domain, rates and retries. `write_record`
+and `read_record` write and read its file.
 """
 
 from __future__ import annotations
@@ -43,16 +44,21 @@ class Phase(RecordPart):
 
 
 class Sample(RecordPart):
-    """A login or roam.
+    """A login to a network, or a roam between two of its access points.
 
-    - `duration_s`: from the command to the event of wpa_supplicant
-    - `joining_s`: from the first message to the last key message in the capture, None if the
-      capture lacks them
+    - `reason`: why the login or roam failed, "" after a success
+    - `duration_s`: time from the command to wpa_supplicant's event CTRL-EVENT-CONNECTED, or to the
+      failure
+    - `joining_s`: time from the first message to the last key message in the capture, None if the
+      capture has no successful negotiation
     - `roam_times_s`: roam times by the definitions of `qop explain`, None for a login
-    - `policy`, `policy_fields`: the policy seen, as text and by field, such as `akm`
-    - `way`: how the station got its keys, such as `EAP` or `cached key`
-    - `link_retries`: messages that the 802.11 link repeated
-    - `link`: rates, signal and counters of the driver after it
+    - `policy`, `policy_fields`: the policy that the capture shows, as text and by field, such as
+      `akm`
+    - `way`: source of the station's keys, such as `EAP`, `fast transition` or `cached key`
+    - `link_retries`: messages that the 802.11 link sent again, with the Retry bit and an equal
+      sequence number
+    - `attempts`: negotiations during the login or roam
+    - `link`: rates, signal and frame counters that the driver reports after the login or roam
     """
 
     kind: Literal["login", "roam"]
@@ -76,7 +82,7 @@ class Sample(RecordPart):
 
     @property
     def group_key(self) -> tuple[str, str, str]:
-        """Return what samples of the same statistics have in common."""
+        """Return kind, policy and source of keys, which samples of one mean share."""
         return self.kind, self.policy, self.way
 
     @property
@@ -98,11 +104,13 @@ class CardRecord(RecordPart):
     """The record of a measurement with a card.
 
     - `medium`: `air`
-    - `monitor_missing`: why the capture has the station's EAPOL frames alone, "" if it has all
-    - `not_checked`: what this capture cannot show
-    - `regulatory_domain`: country whose rules applied, "00" for the rules of all countries
+    - `monitor_missing`: why there was no monitor interface, so that only the station's EAPOL frames
+      were captured. "" if a monitor captured the 802.11 frames
+    - `not_checked`: properties that a capture without a monitor cannot show
+    - `regulatory_domain`: country code of the rules that applied, "00" for the world regulatory
+      domain
     - `driver`: driver, version, firmware and bus of the card
-    - `dropped_frames`: frames that the capture has lost
+    - `dropped_frames`: frames that dumpcap dropped
     """
 
     schema_: Literal[1] = 1
@@ -161,7 +169,10 @@ def _make_sample(attempt: Attempt, negotiation: Mapping[str, Any] | None, count:
 
 
 def describe_way(negotiation: Mapping[str, Any]) -> str:
-    """Return how the station of a negotiation got its keys, "" if there is only one way."""
+    """Return the source of a station's keys: fast transition, EAP or a cached key.
+
+    The result is "" for other negotiations, such as a four-way handshake with a passphrase.
+    """
     packets = {phase["name"]: phase["packets"] for phase in negotiation["phases"]}
     akm, session = negotiation["policy"]["akm"], negotiation["policy"]["session"]
     if akm.startswith("FT") and FOUR_WAY not in packets:

@@ -72,14 +72,15 @@ class AccessPoint:
 
 @dataclass
 class Attempt:
-    """A login or roam: its times by the wall clock (s), and what the card says of the link.
+    """A login or roam with its times (s since 1970), and the driver's data on the link.
 
     - `kind`: `login` or `roam`
-    - `start_s`, `end_s`: the command, and the event of wpa_supplicant that it is connected
+    - `start_s`, `end_s`: time of the command, and of wpa_supplicant's event CTRL-EVENT-CONNECTED or
+      of the failure
     - `bssid`, `frequency_mhz`: the access point
-    - `previous`: the access point before a roam
-    - `reason`: why it failed, "" if it did not
-    - `link`: rates, signal and counters of the driver
+    - `previous`: BSSID of the access point before a roam
+    - `reason`: why the login or roam failed, "" after a success
+    - `link`: rates, signal and frame counters of the driver
     """
 
     kind: str
@@ -129,7 +130,7 @@ class CardStation:
     - `config`: configuration file of wpa_supplicant with the network
     - `logs`: folder for logs
     - `timeout_s`: longest time for a login or roam
-    - `dropped_frames`: frames that the capture has lost
+    - `dropped_frames`: frames that dumpcap dropped
     """
 
     card: BorrowedCard
@@ -151,7 +152,7 @@ class CardStation:
         """Run wpa_supplicant, and a capture if one is started, until the context ends.
 
         Raises:
-            MeasureError: wpa_supplicant does not take the card or its configuration.
+            MeasureError: wpa_supplicant cannot use the card or its configuration.
         """
         with self._stack:
             self._start_supplicant()
@@ -221,7 +222,7 @@ class CardStation:
         self.dropped_frames = int(counts[2]) if counts else 0
 
     def log_in(self, number: int) -> Attempt:
-        """Leave the network, delete what is known of it, and log in."""
+        """Log in to the network, without scan results and cached keys of earlier logins."""
         self.leave_network()
         self._control.drop_events()
         attempt = Attempt("login", number, time.time())
@@ -274,7 +275,7 @@ class CardStation:
         return attempt
 
     def list_access_points(self) -> list[AccessPoint]:
-        """Return the access points of the network that the last scan has found, by signal."""
+        """Return the network's access points in the scan results, the strongest signal first."""
         found = [AccessPoint(entry["bssid"], int(entry["freq"]), int(entry.get("level", 0)))
                  for entry in self._read_scan() if decode_ssid(entry.get("ssid", "")) == self.ssid]
         return sorted(found, key=lambda each: (-each.signal_dbm, each.bssid))

@@ -1,8 +1,8 @@
 """Read and change the state of an 802.11 card by netlink, such as its type, address and flags.
 
-`read_card` returns the `CardState` of an interface, `restore_card` makes an interface that state
-again. `read_link` returns rates, retries and signal of a
-connected station. Numbers: linux/nl80211.h, linux/if_link.h. Standard library only.
+`read_card` returns the `CardState` of an interface, and `restore_card` restores that state.
+`read_link` returns rates, retries and signal of a connected station. Numbers: linux/nl80211.h,
+linux/if_link.h. Standard library only.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def is_connected(name: str) -> bool:
 
 
 def find_block(name: str) -> str:
-    """Return by what rfkill blocks a card, "soft" or "hard", "" if nothing does."""
+    """Return how rfkill blocks a card: "soft", "hard", or "" for no block."""
     for folder in (_NET / name / "phy80211").glob("rfkill*"):
         for kind in ("hard", "soft"):
             if (folder / kind).read_text().strip() == "1":
@@ -134,7 +134,7 @@ def find_block(name: str) -> str:
 
 
 def can_monitor(phy: int) -> bool:
-    """Return whether the driver of a radio offers interfaces of type monitor."""
+    """Return whether the driver of a radio supports monitor interfaces."""
     with GenericNetlink("nl80211") as netlink:
         for answer in netlink.request_answers(_GET_WIPHY, encode_attribute(
                 _WIPHY, struct.pack("=I", phy))):
@@ -144,7 +144,7 @@ def can_monitor(phy: int) -> bool:
 
 
 def read_driver(name: str) -> dict[str, str]:
-    """Return what ethtool shows of a card: driver, version, firmware and bus."""
+    """Return a card's driver, version, firmware and bus as in `ethtool -i`."""
     buffer = bytearray(_DRIVER.pack(_GET_DRIVER, *[b""] * 6, *[0] * 5))
     request = bytearray(name.encode().ljust(16, b"\0")) + bytearray(24)
     import ctypes
@@ -280,9 +280,9 @@ def _send_command(command: int, *attributes: bytes) -> None:
 
 
 def restore_card(state: CardState, monitor: str = "") -> None:
-    """Give a card the state that it had, and remove the monitor that was made at its radio.
+    """Restore an earlier state of a card, and remove the monitor interface of its radio.
 
-    Programs that use the card must have ended. A card that is gone stays as it is.
+    Programs that use the card must have ended. For a card that is gone, nothing is done.
 
     Raises:
         MeasureError: The card is in another state afterwards.
@@ -325,7 +325,7 @@ def _restore_interface(state: CardState) -> None:
 
 
 def compare_states(before: CardState, after: CardState) -> Iterator[str]:
-    """Yield what differs between two states of a card, in words.
+    """Yield a description of each difference between two states of a card.
 
     A manager may set a card up or down as soon as it manages the card again.
     """
@@ -355,10 +355,10 @@ def _is_managed(name: str) -> bool:
 
 
 def set_managed(name: str, *, is_managed: bool) -> None:
-    """Tell NetworkManager to manage an interface, or to leave it alone.
+    """Make NetworkManager start or stop managing an interface.
 
     Raises:
-        MeasureError: NetworkManager refuses.
+        MeasureError: NetworkManager refuses, or does not do so in time.
     """
     answer = _run_nmcli("device", "set", name, "managed", "yes" if is_managed else "no")
     until = time.monotonic() + _NMCLI_S

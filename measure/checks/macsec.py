@@ -61,7 +61,7 @@ class ProtectedFrame:
 
     @property
     def is_truncated(self) -> bool:
-        """Return whether the capture has the first bytes of the frame only."""
+        """Return whether the capture stored only the first bytes of the frame."""
         return len(self.data) < self.wire_bytes
 
     @property
@@ -274,7 +274,7 @@ def _check_kernels(layer: WireLayer, observed: Observation,
 
 
 def _check_window(layer: WireLayer, observed: Observation) -> Check:
-    """Check that the kernels of both ends have the replay window, and count frames beyond it."""
+    """Check the replay window in the kernels at both ends of each wire, and count late frames."""
     states: Mapping[str, Mapping[str, Any]] = observed.raw["kernel"].get("wires", {})
     windows = {end: state.get("window") if state.get("replay") else None
                for end, state in states.items()}

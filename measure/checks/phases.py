@@ -55,7 +55,7 @@ class AttachmentPackets:
     def quic_negotiation(self) -> list[Packet]:
         """Return QUIC's packets until the agent has accepted the node.
 
-        They are encrypted, so the program's time stamps tell where they end.
+        The packets are encrypted, so time stamps of the measuring program select them.
         """
         begin, end = (self.stamps.get(name, 0.0) for name in ("registered", "tunnel"))
         return [p for p in self.mobile_node if QUIC_PORT in (p.udp_src, p.udp_dst)

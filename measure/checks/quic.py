@@ -1,10 +1,10 @@
-"""Check a QUIC tunnel from packets, and that its connection follows the mobile node.
+"""Check from captured packets that a QUIC tunnel carries all traffic of a moving node.
 
 `check_quic` takes a policy's layer `quic` and the results of a repetition (one measurement of a
 policy). Packets are decrypted with the TLS secrets that both ends logged, by tshark and not by the
 library that made them. After a move to another subnet, the checks state that the new path was
-validated (RFC 9000, 8.2), and that the connection of before goes on there with fresh connection
-IDs. `measure.checks.proof` calls this module.
+validated (RFC 9000, 8.2). The connection must continue there with new connection IDs.
+`measure.checks.proof` calls this module.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ def _classify_traffic(frames: Iterable[CapturedFrame]) -> _Traffic:
 
 
 def _check_traffic(traffic: _Traffic) -> Check:
-    """Check that no packet of the mobile node passes outside of the tunnel."""
+    """Check that no IPv4 packet of the mobile node bypasses the QUIC tunnel.
+
+    Packets of Mobile IP and DHCP are not in `traffic`. The check also fails without QUIC packets.
+    """
     shown = ", ".join(f"{count} {name}" for name, count in traffic.strangers.most_common(3))
     return Check("QUIC: tunnelled", traffic.packets > 0 and not traffic.strangers,
                  f"{traffic.packets} packets are QUIC's, {traffic.strangers.total()} are not"
@@ -111,7 +114,7 @@ def _check_traffic(traffic: _Traffic) -> Check:
 
 def _check_migration(home: Sequence[QuicDatagram], moved: Sequence[QuicDatagram],
                      observed: Observation) -> Iterator[Check]:
-    """Check that the connection of before goes on at the node's new address."""
+    """Check that the QUIC connection continues at the mobile node's new address."""
     challenges = {data for each in moved if each.source == observed.home_agent
                   for data in each.challenges}
     responses = {data for each in moved if each.source == observed.care_of

@@ -1,10 +1,10 @@
 """Check that a mobile node was in the VLAN of its policy (IEEE 802.1Q, RFC 3580).
 
 `check_vlan` takes the link layer of a policy, and the results of a repetition (one measurement of
-the policy). The RADIUS server's Access-Accept names the VLAN, or it belongs to the device's
-passphrase. On the wire behind the access point, each frame of the mobile node has the tag of this
-VLAN. The access point's kernel has the node at an interface that is bridged with this VLAN alone.
-ARP requests with other tags, or without one, do not reach the node (`measure.attacks.vlan_probes`).
+the policy). The RADIUS server's Access-Accept or the device's passphrase selects the VLAN. On the
+wire behind the access point, each frame of the mobile node has the tag of this VLAN. The access
+point's kernel has the node at an interface that is bridged with this VLAN alone. ARP requests with
+other tags, or without a tag, do not reach the node (`measure.attacks.vlan_probes`).
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ class Negotiation:
     def is_complete(self) -> bool:
         """Return whether the negotiation has reached its end, successful or not.
 
-        DHCP and what else a station does with its link may follow.
+        DHCP and other use of the link may follow.
         """
         sent = [m for m in self.messages if m.phase != "end"]
         last = next((m for m in reversed(sent) if m.phase in messages.JOINING),
@@ -384,7 +384,10 @@ class Tracker:
                 self._feed_wired(message)
 
     def _end_at_step(self) -> None:
-        """End all negotiations where the clock goes back, as no time across that is known."""
+        """Close all open negotiations where the capture's time stamps jump back.
+
+        Durations across the jump are unknown.
+        """
         for mac, station in self._stations.items():
             self._ended += station.open_negotiations
             current = station.current

@@ -2,8 +2,8 @@
 
 `read_datagrams` takes a capture and the lines of a TLS key log. It returns a `QuicDatagram` for
 each UDP datagram of QUIC's port: its headers, its frames, and the IP packets inside. Checks use
-them to prove that a connection moved to another address (RFC 9000, 9). Packets without the right
-secrets stay closed.
+them to prove that a connection moved to another address (RFC 9000, 9). Packets stay encrypted
+without the right secrets.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class QuicDatagram:
 
 
 def read_datagrams(capture: Path, keys: Sequence[str]) -> list[QuicDatagram]:
-    """Return every UDP datagram of QUIC's port in a capture, in order.
+    """Return the UDP datagrams to or from port 4433, in the order of a capture.
 
     Args:
         capture: The capture file.
-        keys: Lines of a TLS key log.
+        keys: Lines of a TLS key log, with which tshark decrypts the packets.
 
     Raises:
         MeasureError: tshark cannot read the file.

@@ -3,8 +3,8 @@
 `MobileQuic` starts `measure.services.quic_tunnel` on each node with a rendered `quic.json`. All
 packets of a mobile node then go through its tunnel, by the same routing rules as WireGuard's. Each
 authentication gets a new connection. Certificates and tokens are made for each testbed. TLS secrets
-of all connections are read for the judge. It takes a `Site`: a running network with the settings of
-its run.
+of all connections are read for the judge. `MobileQuic` takes a `Site`: a running network with the
+settings of its run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MobileQuic:
         self._routed: list[str] = []
 
     def start(self) -> None:
-        """Start the program of each end, and route all packets of mobile nodes into the tunnel.
+        """Start the program of each endpoint, and route mobile nodes' packets into the tunnels.
 
         Raises:
             MeasureError: A program ended early.
@@ -76,20 +76,20 @@ class MobileQuic:
 
     @property
     def is_used(self) -> bool:
-        """Return whether the policy has QUIC tunnels."""
+        """Return whether the policy makes any node an endpoint of a QUIC tunnel."""
         return bool(self._site.nodes_with_file(_FILE))
 
     def open_connection(self, node: str) -> None:
-        """Open the connection of a mobile node, until its agent has accepted it.
+        """Open the QUIC connection of a mobile node, and wait until its agent accepts the node.
 
         Raises:
-            MeasureError: There is no connection in time.
+            MeasureError: The agent does not accept the node in time.
         """
         if node in self._programs:
             self._programs[node].run_command("connect")
 
     def forget_connection(self, node: str) -> None:
-        """Make both ends of a mobile node's tunnel forget its connection.
+        """Delete a mobile node's QUIC connection at both endpoints of its tunnel.
 
         Raises:
             MeasureError: A program has ended.

@@ -1,15 +1,24 @@
 """Carry IP packets between a mobile node and its home agent in QUIC DATAGRAM frames (RFC 9221).
 
-The program runs at both ends of a tunnel: `python3 -m measure.services.quic_tunnel FILE`. FILE is
-JSON with the keys of `TunnelSettings`. It makes a TUN device, prints `ready`, and obeys lines on
-standard input: `connect` (mobile node only), `reset ADDRESS` (of the mobile node), and `state`,
-which writes counters to a file. It answers each with `done` and the line. QUIC is aioquic's. The
-mobile node proves its identity by a token on a stream inside the connection, the home agent by its
-certificate.
+The program runs at both endpoints of a tunnel, and uses the library aioquic:
 
-The client watches the kernel's addresses and routes. When its source address changes, it either
-migrates the connection to the new address with a fresh connection ID (RFC 9000, 9), or opens
-another connection.
+    python3 -m measure.services.quic_tunnel FILE
+
+FILE is JSON with the keys of `TunnelSettings`. The program creates a TUN device and prints `ready`.
+Then it reads commands from standard input, one command a line:
+
+- `connect`: open a connection to the home agent (mobile node only)
+- `reset ADDRESS`: delete the connection of the mobile node with this inner address, without
+  notifying the other endpoint
+- `state`: write counters to the file in `TunnelSettings.state`
+
+The program prints `done` and the command after each completed command. If the connection takes too
+long, it prints `failed connect`. The mobile node authenticates itself by a token on a QUIC stream,
+and the home agent by its certificate.
+
+The mobile node's program watches the kernel's addresses and routes. When the source address
+changes, it migrates the connection there with a new connection ID (RFC 9000, 9). With `reconnects`,
+it opens another connection instead.
 """
 
 from __future__ import annotations
@@ -53,9 +62,9 @@ _SHORTEST_IPV4 = 20
 
 @dataclass(frozen=True)
 class TunnelSettings:
-    """The settings of one end of a tunnel.
+    """The settings of a tunnel endpoint.
 
-    - `duty`: `mobile` or `gateway`
+    - `duty`: `mobile` at a mobile node, or `gateway` at a home agent
     - `device`, `mark`: name of the TUN device, and firewall mark of the tunnel's own packets
     - `address`, `port`: the gateway's address and UDP port
     - `name`: name in the gateway's certificate
@@ -84,8 +93,8 @@ class TunnelSettings:
 class _Link:
     """A QUIC connection and the UDP socket that it uses.
 
-    `user` is the inner address of the mobile node, "" until it has proven its identity. `opener` is
-    the address from which a client opened the connection.
+    `user` is the inner address of the mobile node, "" until the gateway has accepted its token.
+    `opener` is the address from which a client opened the connection.
     """
 
     connection: QuicConnection
@@ -95,7 +104,10 @@ class _Link:
     has_ended: bool = False
 
     def send_packet(self, packet: bytes, counts: Counter[str]) -> None:
-        """Send an inner packet, or drop it if too many wait for the congestion window."""
+        """Send an IP packet from the TUN device in a DATAGRAM frame of this connection.
+
+        If `_MOST_WAITING` frames already wait for the congestion window, the packet is dropped.
+        """
         # aioquic has no limit of its own, and does not show how many DATAGRAM frames wait.
         if len(self.connection._datagrams_pending) >= _MOST_WAITING:  # noqa: SLF001
             counts["dropped"] += 1
@@ -114,7 +126,7 @@ class _Link:
 
 
 class _End:
-    """An end of the tunnel: TUN device, UDP socket and QUIC connections."""
+    """A tunnel endpoint: TUN device, UDP socket and QUIC connections."""
 
     def __init__(self, settings: TunnelSettings) -> None:
         self.settings = settings
@@ -125,7 +137,7 @@ class _End:
         self._secrets = Path(settings.secrets).open("a", buffering=1)  # noqa: SIM115 - as above
 
     def make_configuration(self) -> QuicConfiguration:
-        """Return aioquic's configuration of this end."""
+        """Return aioquic's configuration of this endpoint."""
         is_client = self.settings.duty == "mobile"
         made = QuicConfiguration(
             alpn_protocols=[_ALPN], is_client=is_client, max_datagram_size=_UDP_BYTES,
@@ -147,15 +159,15 @@ class _End:
         raise NotImplementedError
 
     def read_socket(self, source: socket.socket) -> None:
-        """Read what has arrived on a socket."""
+        """Process all data that has arrived on a socket of this endpoint."""
         raise NotImplementedError
 
     def route_packet(self, packet: bytes) -> _Link | None:
-        """Return the connection for an inner packet, None if there is none."""
+        """Return the connection for an IP packet from the TUN device, None without one."""
         raise NotImplementedError
 
     def handle_event(self, link: _Link, event: events.QuicEvent) -> None:
-        """Handle what a connection reports."""
+        """Write inner packets to the TUN device, and note the end of a connection."""
         if isinstance(event, events.DatagramFrameReceived) and link.user:
             self.counts["received"] += 1
             self.tun.write(event.data)
@@ -163,13 +175,16 @@ class _End:
             link.has_ended = True
 
     def run_command(self, command: str) -> bool:
-        """Obey a command, and return whether it is completed now."""
+        """Run a command from standard input, and return whether it is complete.
+
+        An incomplete command, such as `connect`, prints its own answer later.
+        """
         if command == "state":
             Path(self.settings.state).write_text(json.dumps(self.counts))
         return True
 
     def pass_packets(self) -> None:
-        """Pass packets on until standard input ends."""
+        """Forward packets and run commands until standard input is closed."""
         print_answer("ready")
         while True:
             timers = [timer for link in self.list_links()
@@ -195,10 +210,10 @@ class _End:
             self.check_deadline()
 
     def check_deadline(self) -> None:
-        """Answer a command that took too long."""
+        """Report a command that has exceeded its time limit."""
 
     def serve_link(self, link: _Link) -> None:
-        """Handle all events of a connection, and send what it wants to send."""
+        """Handle all events of a connection, and send its pending QUIC packets."""
         while (event := link.connection.next_event()) is not None:
             self.handle_event(link, event)
         link.send_waiting()
@@ -237,7 +252,10 @@ def _read_datagrams(udp: socket.socket) -> Iterator[tuple[bytes, tuple[str, int]
 
 
 class Client(_End):
-    """The end at a mobile node, which opens the connection and keeps it over changes of address."""
+    """A tunnel endpoint at a mobile node, which opens the connection.
+
+    When the node's address changes, the client migrates the connection or opens another one.
+    """
 
     def __init__(self, settings: TunnelSettings) -> None:
         super().__init__(settings)
@@ -260,7 +278,7 @@ class Client(_End):
         return [self._netlink, *(link.udp for link in self.list_links())]
 
     def read_socket(self, source: socket.socket) -> None:
-        """Read packets of the connection, or follow a change of address."""
+        """Give QUIC packets to the connection, or react to changes of addresses and routes."""
         if source is self._netlink:
             self._netlink.recv(_NETLINK_BYTES)
             self._follow_address()
@@ -275,7 +293,7 @@ class Client(_End):
         return self._link if self._link is not None and self._link.user else None
 
     def handle_event(self, link: _Link, event: events.QuicEvent) -> None:
-        """Send the token after the handshake, and take the gateway's answer."""
+        """Send the token after the handshake, and read the gateway's answer."""
         if isinstance(event, events.HandshakeCompleted):
             stream = link.connection.get_next_available_stream_id()
             link.connection.send_stream_data(
@@ -288,7 +306,10 @@ class Client(_End):
         super().handle_event(link, event)
 
     def run_command(self, command: str) -> bool:
-        """Open a connection, or forget it without notifying the gateway."""
+        """Open a connection, or delete it without notifying the gateway.
+
+        `connect` is complete when the gateway has accepted the token, or when the time limit ends.
+        """
         if command == "connect":
             self._begun_s = time.monotonic()
             self._open_link()
@@ -298,7 +319,7 @@ class Client(_End):
         return super().run_command(command)
 
     def check_deadline(self) -> None:
-        """Report a connection that did not come about in time."""
+        """Report a connection that the gateway has not accepted within `_CONNECT_S`."""
         if self._begun_s is not None and time.monotonic() > self._begun_s + _CONNECT_S:
             self._begun_s = None
             sys.stderr.write(f"no connection with {self.settings.address} within "
@@ -334,8 +355,8 @@ class Client(_End):
     def _follow_address(self) -> None:
         """Move the connection to the node's new address, or open another one there.
 
-        A further change of addresses or routes repeats what has no answer: the first packet may
-        have left by a route of before.
+        Without an answer of the gateway, each further change of addresses or routes repeats the
+        move. The first packet may have left by the old route.
         """
         source = self._find_source()
         has_moved = source != self._source
@@ -358,7 +379,7 @@ class Client(_End):
 
 
 class Gateway(_End):
-    """The end at a home agent, which accepts mobile nodes and passes their packets on."""
+    """A tunnel endpoint at a home agent, which accepts mobile nodes and forwards their packets."""
 
     def __init__(self, settings: TunnelSettings) -> None:
         super().__init__(settings)
@@ -376,7 +397,7 @@ class Gateway(_End):
         return [self._udp]
 
     def read_socket(self, source: socket.socket) -> None:
-        """Give each datagram to its connection, by the connection ID."""
+        """Give each UDP datagram to the connection that has its connection ID."""
         for data, address in _read_datagrams(source):
             link = self._find_link(data, address[0])
             if link is not None:
@@ -406,7 +427,7 @@ class Gateway(_End):
         return self._by_user.get(socket.inet_ntoa(packet[16:20]))
 
     def handle_event(self, link: _Link, event: events.QuicEvent) -> None:
-        """Keep connection IDs, and accept a mobile node by its token."""
+        """Store connection IDs, and accept a mobile node by its token."""
         if isinstance(event, events.ConnectionIdIssued):
             self._by_id[event.connection_id] = link
         elif isinstance(event, events.ConnectionIdRetired):
@@ -425,20 +446,20 @@ class Gateway(_End):
         super().handle_event(link, event)
 
     def run_command(self, command: str) -> bool:
-        """Forget a mobile node's connection without notifying it."""
+        """Delete the connection of a mobile node without notifying the node."""
         word, _, address = command.partition(" ")
         if word == "reset":
             self._forget_user(address)
         return super().run_command(command)
 
     def _forget_user(self, address: str) -> None:
-        """Forget the connection of a mobile node."""
+        """Delete the connection of a mobile node."""
         self._by_user.pop(address, None)
         self._by_id = {name: link for name, link in self._by_id.items() if link.user != address}
 
 
 def main(file: str) -> None:
-    """Run one end of a tunnel until standard input ends."""
+    """Run a tunnel endpoint until standard input is closed."""
     settings = TunnelSettings(**json.loads(Path(file).read_text()))
     (Client if settings.duty == "mobile" else Gateway)(settings).pass_packets()
 

@@ -277,13 +277,15 @@ TUNNEL_TABLE = str(MARK)
 
 
 def tunnel_rules(settings: Mapping[str, Any], *, has_mobile_ip: bool) -> list[list[str]]:
-    """Return the arguments of the `ip rule` commands at one end of a tunnel.
+    """Return the arguments of the `ip rule` commands at one endpoint of a tunnel.
 
-    The first rule lets the tunnel's own packets pass. The others send packets from, or to, the
-    mobile node into the tunnel.
+    The first rule lets the tunnel's own packets, which have a firewall mark, bypass the tunnel. At
+    a mobile node, another rule routes all other packets into the tunnel. At an agent, one rule for
+    each mobile node routes the packets to this node into the tunnel.
 
     Args:
-        settings: The rendered settings of the end: `duty` and `peers`.
+        settings: The endpoint's JSON file from Ansible. `duty` is `mobile` at a mobile node, and
+            `peers` lists the other endpoints.
         has_mobile_ip: Whether Mobile IP forwards the tunnel's packets.
     """
     targets: list[list[str]] = [[]] if settings["duty"] == "mobile" else [

@@ -179,7 +179,7 @@ def _set_roaming(draft: PolicyDraft, options: Options) -> None:
 
 
 def _set_vlan(draft: PolicyDraft, options: Options) -> None:
-    """Set the VLAN of stations if the access point takes one from RADIUS or with a passphrase."""
+    """Set the VLAN of stations if the access point gets it from RADIUS or from a passphrase."""
     option = options.find_option("dynamic_vlan")
     if option is None:
         return

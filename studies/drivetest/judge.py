@@ -1,7 +1,7 @@
 """Evaluate one drive: find its roams in the captures, and check that the signal decided them.
 
 `judge_repetition` reads the captures and kernel state that one measurement (repetition) left. Roams
-are found by management frames on the air, signals by what the station's own radio received.
+are found by management frames on the air, and signals in frames that the station received.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compute the way of a drive, the signal along it, and where a station has to roam.
+"""Compute the path of a drive, the signals along the path, and where a station has to roam.
 
 The signal follows from positions and the radio medium, as the guest's kernel applies it. A station
 roams if a background scan finds another access point that is clearly better.

@@ -1,7 +1,8 @@
 """Draw a drive as users of Mininet-WiFi know it, and the signals along it.
 
-Each cell (one policy in one scenario) has two plots of its first good repetition: the access points
-with their ranges, the station's way and its roams, and the signals that the station received.
+Each cell (one policy in one scenario) has two plots of its first good repetition. The first plot
+has the access points with their ranges, the station's path and its roams. The second plot has the
+signals that the station received.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _CIRCLE_POINTS = 72
 
 
 def to_series(measured: DriveMeasurements) -> dict[str, list[tuple[float, float]]]:
-    """Return the way, the signals and the roams of a drive over time (s)."""
+    """Return the positions, signals and roams of a drive over time (s)."""
     return {_X: [(at_s, x) for at_s, x, _ in measured.positions],
             _Y: [(at_s, y) for at_s, _, y in measured.positions],
             **{_HEARD + name: list(points) for name, points in measured.heard_dbm.items()},
@@ -76,7 +77,7 @@ def _count_roams(series: Mapping[str, Any]) -> int:
 
 def _map_panel(scenario: Scenario, medium: Medium | None,
                series: Mapping[str, Sequence[tuple[float, float]]]) -> Panel:
-    """Return a map with access points, their ranges, the way and the roams."""
+    """Return a map with access points, their ranges, the station's path and its roams."""
     nodes, data = scenario.network.nodes, list[dict[str, Any]]()
     roaming = nodes[scenario.mobile_node].roaming
     for index, name in enumerate(scenario.network.of_duty(ACCESS_POINT)):

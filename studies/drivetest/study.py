@@ -179,7 +179,7 @@ class DriveTest(Study):
         _find_medium(settings.medium)
 
     def judge(self, repetition: Repetition) -> Judgement:
-        """Evaluate one repetition by captures of the air and of what the station hears."""
+        """Evaluate one repetition by captures of frames on the air and at the station."""
         from studies.drivetest import judge
 
         raw: dict[str, Any] = json.loads((repetition.out / "raw.json").read_text())
@@ -201,7 +201,7 @@ class DriveTest(Study):
                 "interruptions_s": _gaps_s(measured)}
 
     def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """Return what figures of a drive need: the way, signals and roams over time."""
+        """Return the data for figures of a drive: positions, signals and roams over time."""
         from studies.drivetest import report
 
         return report.to_series(measured)

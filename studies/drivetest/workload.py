@@ -2,7 +2,7 @@
 
 The study drivetest measures this. `Workload.measure` runs one measurement (repetition) in the
 guest, the virtual machine of the test network. It tells the kernel the station's positions, sends
-UDP packets in both directions, and captures the air and what the station hears. It commands no
+UDP packets in both directions, and captures frames on the air and at the station. It commands no
 roam.
 """
 
@@ -108,10 +108,10 @@ class Workload:
         return self._moves[scenario.id]
 
     def _connect_station(self, scenario: Scenario, control: ControlSocket) -> None:
-        """Connect the station from a state without earlier keys and scans.
+        """Connect the station, without cached keys and scan results of earlier connections.
 
         Raises:
-            MeasureError: the station does not connect in time.
+            MeasureError: the station is not connected within `_CONNECT_S`.
         """
         mac = scenario.network.nodes[scenario.mobile_node].radio_mac
         # Else the kernel forgets the gateway's address in each roam, and asks for it before the new

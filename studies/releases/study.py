@@ -88,7 +88,7 @@ class Releases(Study):
                     release=cell.ids["release"])
 
     def task(self, cell: Cell, settings: Settings) -> Mapping[str, Any]:
-        """Return what the workload gets: the scenario, and what its policy has."""
+        """Return the instructions for the workload: the scenario and properties of the policy."""
         policy = cell.value("policy")
         return {**super().task(cell, settings), "scenario": to_json(cell.value("scenario")),
                 "has_port": policy.uses_eap, "resumes": policy.resumes_sessions}

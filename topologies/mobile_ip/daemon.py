@@ -156,7 +156,7 @@ def run_daemon(arguments: list[str], load: Callable[[Path], ConfigT],
 
 
 def _print_refusal(config: DaemonConfig, error: OSError) -> int:
-    """Print the event of a refusal by the system, and return the exit status."""
+    """Print a `failed` event with the kernel's reason for a refusal, and return exit status 1."""
     print_event("failed", reason=f"{config.interface}: {error.strerror or error}")
     return 1
 
