@@ -361,8 +361,8 @@ class TestbedClient:
 
     def _applied_vlan(self, run_secrets: Secrets) -> int:
         """Return the VLAN into which access points put stations, 0 for none."""
-        is_used = run_secrets["gateway"]["vlans"] == "used"
-        return self._applied_policy.station_vlan if self._applied_policy and is_used else 0
+        vlan = self._applied_policy.station_vlan if self._applied_policy else 0
+        return vlan if vlan and run_secrets["gateway"]["vlans"] == "used" else 0
 
     def _job_document(self, mount: str, run_secrets: Secrets) -> dict[str, Any]:
         """Return the job description that the worker reads: network, medium, tasks and secrets."""

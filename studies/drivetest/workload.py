@@ -84,6 +84,8 @@ class Workload:
         moves[0][1]()
         self._connect_station(scenario, control)
         with ExitStack() as stack:
+            if self._site.fault == CUT_OFF:  # after the captures, for another repetition
+                stack.callback(self._route_station, scenario, "flush")
             stack.enter_context(self._add_monitor(station))
             for points in ([CapturePoint("air", None, AIR_INTERFACE,
                                          "not type ctl and not subtype beacon")],
@@ -186,9 +188,14 @@ class Workload:
 
     def _cut_off(self, scenario: Scenario, _control: ControlSocket) -> None:
         """Let the gateway drop all packets for the station: an injected fault."""
+        self._route_station(scenario, "add")
+
+    def _route_station(self, scenario: Scenario, action: str) -> None:
+        """Add or remove ("flush") the gateway's route that drops packets for the station."""
         address = scenario.network.nodes[scenario.mobile_node].address
-        self._site.testbed.run_command(scenario.agent, ["ip", "route", "add", "blackhole",
-                                                        f"{address}/32"])
+        self._site.testbed.run_command(scenario.agent, [
+            "ip", "route", action, *(["type"] if action == "flush" else []), "blackhole",
+            f"{address}/32"])
 
     def _authorizing_access_points(self, scenario: Scenario) -> list[str]:
         """Return the access points whose kernels authorize the station at the end."""

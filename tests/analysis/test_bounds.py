@@ -164,7 +164,7 @@ def test_paths_cross_the_air_as_often_as_documented() -> None:
     crossings = {name: len(stream_path(POLICIES["P1"], scenario).hops)
                  for name, scenario in SCENARIOS.items()}
     once = {"E1", "E2", "R3", "R4", "N2", "N2-near", "N2-far", "N2-edge"}
-    once |= {"campus-0ms", "campus-20ms", "campus-80ms"}
+    once |= {"campus-0ms", "campus-20ms", "campus-80ms", "D1", "D2"}
     assert crossings == {name: 1 if name in once else 2 for name in SCENARIOS}
     assert {"N1", "N3", "R1", "R1c6", "R2"} == crossings.keys() - once
     once, twice = (stream_path(POLICIES["P12"], SCENARIOS[name]).udp_ceiling(SHORT, 1400)
