@@ -222,7 +222,7 @@ def test_bad_policy_is_one_line(qop_here: Qop, text: str, line: int, advice: str
     (["--policies", "P99"], "qop2007, factor policy: P99: no such policy; choose from P1, "),
     (["--only", "policy=P99"], "qop2007, factor policy: P99: no such policy; "),
     (["--scenarios", "N9"],
-     "qop2007, factor scenario: N9: no such scenario; choose from E1, E2, N1, "),
+     "qop2007, factor scenario: N9: no such scenario; choose from D1, D2, E1, "),
     (["--scenarios", "N9.yml"], "N9.yml: there is no such file"),
     (["--medium", "ether"], "ether: no such file"),
     (["--policy", "nowhere.yml"], "nowhere.yml:1: "),

@@ -34,7 +34,8 @@ def plans_of(study: Study) -> list[Plan]:
     asked = [RunRequest(study, name) for name in profiles.profile_names(study)]
     if {"policy", "scenario"} <= {factor.name for factor in study.factors}:
         asked.append(RunRequest(study, levels={"policy": ["P1", "M10"] if study.id == "qop2007"
-                                               else ["P1"], "scenario": ["N2"]}))
+                                               else ["P1"], "scenario": ["D1" if study.id == "drivetest"
+                                                             else "N2"]}))
     made = []
     for each in asked:
         clock = "virtual" if each.levels and study.id != "qop2007" else None

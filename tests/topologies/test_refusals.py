@@ -379,8 +379,8 @@ def test_fields_of_other_duties(old: str, new: str, said: str, tmp_path: Path) -
      "the fields)")),
     ("title: a visit", "title: 2007-03-11", ("mine.yml:2: title: 2007-03-11 is not plain text, "
      "YAML reads it as timestamp; write it in quotes")),
-    ("network: net.yml\n", "", ("mine.yml:1: network: is missing; name one of campus, one-subnet, "
-     "two-subnets, a .yml file, or write it here")),
+    ("network: net.yml\n", "", ("mine.yml:1: network: is missing; name one of campus, corridor, "
+     "one-subnet, two-subnets, a .yml file, or write it here")),
     ("id: mine", "id: no", ("mine.yml:1: id: false is not text; write it in quotes (see "
      "docs/topologies.md for the fields)")),
     ("mobile_node: a2", "mobil_node: a2", ("mine.yml:4: mobil_node: there is no such field; did "

@@ -270,7 +270,7 @@ def test_missing_network_is_named(tmp_path: Path) -> None:
     """A scenario that refers to a network that is not there names that network's file."""
     for network, expected in (
             ("nowhere", ("nowhere: no such file in topologies/networks; choose one of campus, "
-             "one-subnet, two-subnets or give a .yml file")),
+             "corridor, one-subnet, two-subnets or give a .yml file")),
             ("beside.yml", f"{tmp_path / 'beside.yml'}: no such file; check the name")):
         file = written(tmp_path, {**whole_scenario(), "network": network})
         assert refusal(load_scenario, file) == f"{file}:3: network: {expected}"
