@@ -154,7 +154,9 @@ def find_comparison(negotiation: Mapping[str, Any],
             continue
         differs = [name for name in fields if seen[name] != reference["seen"][name]
                    and (seen[name] or (name == "eap" and has_no_eap))]
-        extra = sum(bool(reference["seen"][name]) for name in _POLICY_FIELDS if not seen[name])
+        # Nearer is a reference without what the capture does not show, such as a tunnel.
+        extra = sum(bool(reference["seen"][name]) for name in (*_POLICY_FIELDS, "ike")
+                    if not seen[name])
         if not _REQUIRED_FIELDS & set(differs):
             found.append((len(differs), extra, place, reference, durations_s, differs))
     if not found or not (phase or any(seen[name] for name in _POLICY_FIELDS)):

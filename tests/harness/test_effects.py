@@ -33,9 +33,9 @@ def plans_of(study: Study) -> list[Plan]:
     """The plans of all profiles of a study, and of its policies on the air."""
     asked = [RunRequest(study, name) for name in profiles.profile_names(study)]
     if {"policy", "scenario"} <= {factor.name for factor in study.factors}:
+        scenario = "D1" if study.id == "drivetest" else "N2"
         asked.append(RunRequest(study, levels={"policy": ["P1", "M10"] if study.id == "qop2007"
-                                               else ["P1"], "scenario": ["D1" if study.id == "drivetest"
-                                                             else "N2"]}))
+                                               else ["P1"], "scenario": [scenario]}))
     made = []
     for each in asked:
         clock = "virtual" if each.levels and study.id != "qop2007" else None
