@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -406,40 +407,26 @@ def test_no_configuration(tmp_path, text):
             daemon.load_agent_config(place)
 
 
-class RefusedProgram:
-    """A program that the kernel refuses something at its start."""
+#: A program that the kernel refuses something at its start. It takes signals, so it is a process.
+REFUSED_PROGRAM = """
+from types import SimpleNamespace
+from topologies.mobile_ip import daemon
 
-    def __init__(self, *_: object) -> None:
-        self.is_stopped = False
-        RefusedProgram.last = self
+class Refused:
+    def __init__(self, *_): pass
+    def start(self): raise PermissionError(1, "Operation not permitted")
+    def stop(self): daemon.print_event("undone")
 
-    last: RefusedProgram
-
-    def start(self) -> None:
-        """Fail as a setting that may not be written."""
-        raise PermissionError(1, "Operation not permitted")
-
-    def stop(self) -> None:
-        """Undo what there is."""
-        self.is_stopped = True
-
-    def deadline_s(self) -> None:
-        """Nothing is due."""
-
-    def tick(self, now: float) -> None:
-        """Nothing is due."""
+config = SimpleNamespace(interface="wlan0")
+raise SystemExit(daemon.run_daemon(["none"], lambda _: config, Refused, lambda _: {}))
+"""
 
 
-@dataclasses.dataclass
-class InterfaceConfig:
-    """The least configuration of a program."""
-
-    interface: str = "wlan0"
-
-
-def test_a_refused_start_is_one_event(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_start_is_one_event() -> None:
     """A traceback would reach nobody: the harness reads events."""
-    status = daemon.run_daemon(["none"], lambda _: InterfaceConfig(), RefusedProgram, lambda _: {})
-    assert status == 1 and RefusedProgram.last.is_stopped
-    said = json.loads(capsys.readouterr().out)
-    assert (said["event"], said["reason"]) == ("failed", "wlan0: Operation not permitted")
+    done = subprocess.run([sys.executable, "-c", REFUSED_PROGRAM], capture_output=True, text=True,
+                          check=False, cwd=Path(__file__).parents[2])
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr) == (1, "")
+    assert [(each["event"], each.get("reason")) for each in said] == [
+        ("failed", "wlan0: Operation not permitted"), ("undone", None)]
