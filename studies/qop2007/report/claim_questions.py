@@ -58,7 +58,7 @@ TIME = AUTHENTICATION.name
 MILLISECONDS = unit_of(AUTHENTICATION)
 KILOBITS = DisplayUnit("kbit/s", 1e-3)
 PACKETS = DisplayUnit("packets")
-VARIANCE = DisplayUnit("1000 (kbit/s)\N{SUPERSCRIPT TWO}", 1e-9)
+VARIANCE = DisplayUnit("(kbit/s)\N{SUPERSCRIPT TWO}", 1e-6)
 
 
 def papers_policies(basis: ReportBasis) -> tuple[ScoredPolicy, ...]:

@@ -52,9 +52,9 @@ def draw_times(table: Table, basis: ReportBasis) -> Figure | None:
         return None
     return Figure(
         "fig-2", "Fig. 2: authentication time against \N{GREEK SMALL LETTER SIGMA}",
-        "Means over the scenarios of a kind, with 95 % intervals. A colour is a policy, a marker a "
-        "group. Hollow: as published, where the paper gives a number. The time has a logarithmic "
-        "axis.",
+        "Means with 95 % intervals, of each scenario or of the paper's of one kind. A colour is a "
+        "policy, a marker a group. Hollow: as published, where the paper gives a number. The time "
+        "has a logarithmic axis.",
         "Scatter plots of authentication time over the normalised protection of each policy, "
         "roaming and not; the table of Fig. 2 has all numbers.", tuple(panels))
 
@@ -256,8 +256,8 @@ def draw_handoffs(cells: Cells) -> Figure | None:
         return None
     names = bar_labels(panels, cells)
     return Figure(
-        "fig-handoff", "Handoffs", "From leaving the home network to the first answered packet in "
-        "the visited one: means of phases; the whisker is the 95 % interval of the whole.",
+        "fig-handoff", "Handoffs", "From the order to move to the first answered packet at the "
+        "next access point: means of phases; the whisker is the 95 % interval of the whole.",
         "Stacked bars of the phases of a handoff, a row a policy; the run's own tables have all "
         "numbers.", tuple(_waterfall_panel(title, row, names) for title, row in panels.items()))
 
@@ -270,4 +270,4 @@ def _waterfall_panel(title: str, row: Sequence[HandoffBar], names: Sequence[str]
     totals = {bar.policy: Quantity(bar.total.mean, bar.total.low, bar.total.high, bar.total.n)
               for bar in moved if bar.total is not None}
     return bar_panel(title, [bar.policy for bar in moved], parts, totals,
-                     Axis("ms since leaving the home network", "ms", 1e3))
+                     Axis("ms since the order to move", "ms", 1e3))

@@ -9,7 +9,7 @@ wireless LANs. `studies.qop2007.report` lists the terms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from studies.qop2007.report.basis import (
     SIGMA,
     Kind,
     ReportBasis,
+    ReportScenario,
     ScoredPolicy,
     basis_from_paper,
     group_sections,
@@ -126,17 +127,18 @@ def build_figure_2(basis: ReportBasis) -> Table:
     """Build the data of Fig. 2: authentication time, its negotiations and sigma of each policy.
 
     Rows are in order of sigma (strength of protection), first at home and then roaming. Times are
-    means over the scenarios.
+    means over the scenarios of a kind if all are the paper's. Other scenarios stand apart.
     """
     parts = _summed_parts(basis)
     handoffs = any(key[0] == HANDOFF.name for key in basis.observations)
     rows: list[tuple[Entry, ...]] = []
     starts: list[tuple[int, str]] = []
     for kind in KINDS:
-        of_kind = list(_figure_rows(basis, kind, parts, handoffs=handoffs))
-        if of_kind:
-            starts.append((len(rows), f"{KIND_TITLES[kind]} scenarios"))
-            rows += of_kind
+        for heading, name, places in _group_places(basis.of_kind(kind), kind):
+            of_group = list(_figure_rows(basis, places, name, parts, handoffs=handoffs))
+            if of_group:
+                starts.append((len(rows), heading))
+                rows += of_group
     columns = [POLICY, NAME, SIGMA, Column("kind", "Scenarios"),
                Column(_TIME, "Authentication time", "s" if basis.origin == "published" else "ms",
                       1.0 if basis.origin == "published" else 1e3),
@@ -146,7 +148,7 @@ def build_figure_2(basis: ReportBasis) -> Table:
         columns.append(metric_column(HANDOFF, title=HANDOFF.sentence))
     return Table("figure-2", "Fig. 2: authentication time against \N{GREEK SMALL LETTER SIGMA}",
                  tuple(columns), tuple(rows),
-                 "Means over the scenarios of a kind, of the sums of Table 4.",
+                 "Sums of Table 4, of each scenario. Those of the paper: means over a kind.",
                  (_TEXT,), tuple(starts))
 
 
@@ -157,9 +159,19 @@ def _summed_parts(basis: ReportBasis) -> list[str]:
     return [*(part for part in order if part in counted), *sorted(counted - set(order))]
 
 
-def _figure_rows(basis: ReportBasis, kind: Kind, parts: list[str], *,
-                 handoffs: bool) -> Iterator[tuple[Entry, ...]]:
-    places = basis.of_kind(kind)
+def _group_places(places: Sequence[ReportScenario],
+                  kind: Kind) -> Iterator[tuple[str, str, Sequence[ReportScenario]]]:
+    """Yield heading, name and scenarios of each part of Fig. 2 that has one kind of scenarios."""
+    if all(place.id in _PAPER_PLACES for place in places):
+        yield f"{KIND_TITLES[kind]} scenarios", KIND_TITLES[kind], places
+        return
+    for place in places:
+        yield f"{place.id}: {place.title}" if place.title else place.id, place.id, [place]
+
+
+def _figure_rows(basis: ReportBasis, places: Sequence[ReportScenario], name: str, parts: list[str],
+                 *, handoffs: bool) -> Iterator[tuple[Entry, ...]]:
+    kind = places[0].kind if places else "home"
     printed = paper.load_values().authentication_time_s if basis.origin == "measured" else {}
     if not basis.measured_places(_TIME, places):
         return
@@ -174,7 +186,7 @@ def _figure_rows(basis: ReportBasis, kind: Kind, parts: list[str], *,
             entries.append(observation_entry(basis.mean_observation(HANDOFF.name, policy.id,
                                                                     places))
                            if kind == "roaming" else NOT_COUNTED_ENTRY)
-        yield (*policy_entries(policy), Entry(KIND_TITLES[kind]), *entries)
+        yield (*policy_entries(policy), Entry(name), *entries)
 
 
 # --- Tables 5 to 8: overhead and throughput, and a contradiction in N2 ---

@@ -239,8 +239,8 @@ def _packets_text(cells: Cells, ids: Ids, names: Sequence[str]) -> str:
 
 #: Largest difference (s) between a handoff and the sum of its phases that needs no warning.
 GAP_S = 0.005
-_WATERFALL = ("Handoff: from the order to leave the home network to the first answered packet in "
-              "the visited one. A phase lasts from the end of the previous phase to its own last "
+_WATERFALL = ("Handoff: from the order to move to the first answered packet at the next access "
+              "point. A phase lasts from the end of the previous phase to its own last "
               "packet or event, so the phases add up to the handoff. The start-up time of a "
               "program counts for the phase that it begins.")
 
@@ -400,8 +400,8 @@ _COMPONENTS = {
 _PHASES_NOTE = ("Scan, 802.11 (authentication and association) and the time to the first answered "
                 "packet are not part of T_A. All are of the stay at home.")
 _HANDOFF_NOTE = (
-    "Handoff is the time from leaving the home network to the first answered packet in the "
-                 "visited one; --handoff shows its phases.")
+    "Handoff is the time from the order to move to the first answered packet at the next access "
+    "point; --handoff shows its phases.")
 
 
 def build_run_table(cells: Cells) -> Table:

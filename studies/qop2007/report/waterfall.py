@@ -88,7 +88,7 @@ def draw_figure(cells: Cells) -> Figure:
             _draw_panel(ax, row, styles)
             ax.set_title(title, loc="left")
             ax.set_title(_repetitions_text(row), loc="right", fontsize=7, color="0.35")
-        axes[-1].set_xlabel("Time since leaving the home network [ms]"
+        axes[-1].set_xlabel("Time since the order to move [ms]"
                             + ", virtual time" * (cells.results.clock == VIRTUAL))
         axes[0].set_xlim(0, _right_edge(panels))
         figure.legend(handles=_legend_handles(panels, styles), loc="outside lower center", ncols=4,
