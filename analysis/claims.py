@@ -613,8 +613,9 @@ def describe_looks(looks: Looks | None) -> str:
     return (f"Sequential design: claims were judged {looks.to_text()} of their cells, and cells of "
             "open claims got more. An answer stands as of the first look that decided it. "
             "Intervals of claims hold 95 % over all looks together, so each is wider than that of "
-            "a fixed number. Other intervals are those of a fixed number, and hold a little less "
-            "often, because verdicts ended the measurement.")
+            "a fixed number. Whether a policy differs from the baseline is decided at the looks, "
+            "too, with an error of 5 % over all. Other intervals are those of a fixed number, and "
+            "hold a little less often, because verdicts ended the measurement.")
 
 
 def make_claims_table(verdicts: Sequence[Verdict], title: str = "Claims", says: str = "Claim says",

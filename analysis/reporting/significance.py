@@ -4,7 +4,8 @@ The baseline is the policy that others are compared with, such as the one withou
 `decide_differences` compares each policy with the baseline in the same scenario. It returns a
 `SignificanceDecision` for each pair and metric: different, equivalent or undecided, with a p-value
 corrected for the number of comparisons. For undecided pairs it estimates how many more repetitions
-are needed. `make_decision_tables` makes a table of the decisions for each metric.
+are needed. `make_decision_tables` makes a table of the decisions for each metric. In a run with
+`--until-decided`, differences are decided at the planned judgements, called looks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from analysis import statistics
 from analysis.cells import Cells, Ids
+from analysis.claims import Verdict
 from analysis.metrics import Metric, insert_before_unit
 from analysis.reporting.table_entries import (
     EFFECT_COLUMNS,
@@ -24,7 +26,7 @@ from analysis.reporting.table_entries import (
     estimate_entry,
     p_value_entry,
 )
-from analysis.statistics import Comparison, Outcome, Sample
+from analysis.statistics import Comparison, Looks, Outcome, Sample
 from analysis.table import Column, Entry, Quantity, Table, join_words
 from measure.records.record import record_name
 
@@ -32,6 +34,8 @@ from measure.records.record import record_name
 #: significant difference with at most this probability.
 SIGNIFICANT = 0.05
 _WORDS: dict[Outcome, str] = {"different": "yes", "equivalent": "no", "undecided": "undecided"}
+#: Below this number of repetitions, spreads are too uncertain to say that more are of no use.
+_FEW_REPETITIONS = 5
 _MARKS: dict[Outcome, tuple[str, ...]] = {
     "different": ("significant",), "equivalent": ("spans-zero",), "undecided": ()}
 
@@ -87,7 +91,8 @@ def decide_differences(cells: Cells) -> list[SignificanceDecision]:
     The order is by metric, scenario and cell. Comparisons of one metric in the same scenario are
     read together, so they are corrected together by Holm's method. Where each scenario has only
     one, as with two releases, those of all scenarios are read together. The list is empty without
-    a baseline.
+    a baseline. In a run with planned looks, an outcome is that of the first look that decided, and
+    the errors of all looks and comparisons together are at most 5 % (Bonferroni).
     """
     if not cells.baseline.levels:
         return []
@@ -97,7 +102,8 @@ def decide_differences(cells: Cells) -> list[SignificanceDecision]:
                     for section, members in cells.sections.items()]
         if all(len(family) <= 1 for family in families):
             families = [[case for family in families for case in family]]
-        decisions += [decision for family in families for decision in _judge_cases(metric, family)]
+        decisions += [decision for family in families
+                      for decision in _judge_cases(metric, family, cells.results.planned_looks)]
     return decisions
 
 
@@ -138,13 +144,14 @@ def _make_table(cells: Cells, metric: Metric, decided: Sequence[SignificanceDeci
                  "blocks.", notes=_make_notes(cells), sections=sections)
 
 
-def _judge_cases(metric: Metric, family: Sequence[tuple[Ids, _BaselinePair]]
-                 ) -> Iterator[SignificanceDecision]:
+def _judge_cases(metric: Metric, family: Sequence[tuple[Ids, _BaselinePair]],
+                 looks: Looks | None) -> Iterator[SignificanceDecision]:
     """Yield the results of comparing several cells, corrected for the number of comparisons.
 
     Args:
         metric: The compared metric.
         family: Sections (scenarios) and comparisons that are read together.
+        looks: The planned judgements of a run with `--until-decided`.
     """
     tested = [case.comparison.p_value for _, case in family if case.comparison.p_value is not None]
     adjusted = iter(statistics.holm(tested).tolist())
@@ -156,8 +163,12 @@ def _judge_cases(metric: Metric, family: Sequence[tuple[Ids, _BaselinePair]]
     for (section, case), p in zip(family, p_values, strict=True):
         margin = negligible_difference(metric, case.second)
         differences = case.differences
-        outcome: Outcome = "different" if p is not None and p < SIGNIFICANT else \
-            statistics.decide_outcome(statistics.mean(differences, level), margin)
+        if looks is not None:
+            outcome = decide_at_looks(differences, margin, looks, len(family))
+        elif p is not None and p < SIGNIFICANT:
+            outcome = "different"
+        else:
+            outcome = statistics.decide_outcome(statistics.mean(differences, level), margin)
         further = statistics.repetitions_to_decide(differences, margin, level) \
             if outcome == "undecided" else 0
         if further == 0 and outcome == "undecided":  # enough only on average
@@ -166,6 +177,47 @@ def _judge_cases(metric: Metric, family: Sequence[tuple[Ids, _BaselinePair]]
                                    outcome, further,
                                    tuple(sorted(case.first.keys() & case.second.keys())),
                                    len(tested))
+
+
+def decide_at_looks(differences: Sample, margin: float, looks: Looks, family: int) -> Outcome:
+    """Return the outcome of the first planned judgement that decided, else `undecided`.
+
+    Args:
+        differences: Differences from the baseline, in the order of repetitions.
+        margin: Largest difference that does not matter.
+        looks: The planned judgements.
+        family: Number of comparisons that share the error.
+    """
+    for number in range(1, looks.find_look(len(differences)) + 1):
+        level = looks.raise_level(number, 1 - SIGNIFICANT / family)
+        so_far = differences[:looks.counts[number - 1]]
+        outcome = statistics.decide_outcome(statistics.mean(so_far, level), margin)
+        if outcome != "undecided":
+            return outcome
+    return "undecided"
+
+
+def make_verdicts(cells: Cells, decisions: Sequence[SignificanceDecision]) -> list[Verdict]:
+    """Return the comparisons with the baseline in the form of claims, for a plan without claims.
+
+    An open comparison needs its cell and the baseline, unless more repetitions than the planned
+    looks have are probably necessary.
+    """
+    looks = cells.results.planned_looks
+    verdicts = []
+    for decision in decisions:
+        if not decision.metric.better:
+            continue
+        done = len(decision.blocks)
+        is_useless = looks is not None and done >= _FEW_REPETITIONS and (
+            decision.further is None or done + decision.further > looks.last_count)
+        name = f"{decision.metric.title} of {cells.cell_name(decision.ids)}"
+        pair = frozenset({"-".join(decision.ids), "-".join(decision.baseline)})
+        verdicts.append(Verdict(
+            name, f"{name} differs from {cells.baseline.name}", "",
+            "undecided" if decision.outcome == "undecided" else "confirmed", "",
+            needed=() if is_useless else (pair,)))
+    return verdicts
 
 
 def negligible_difference(metric: Metric, base: Mapping[int, float]) -> float:

@@ -284,6 +284,10 @@ def measure_plan(plan: Plan, folder: Path, begin: CampaignFactory, *, rule: Rule
             try:
                 asyncio.run(_run_until_signal(campaign.run(steps, flagged),
                                               progress.update_until_cancelled()))
+            except KeyboardInterrupt:
+                click.echo(f"qop: {folder}/ keeps what is measured; the same command continues",
+                           err=True)
+                raise
             finally:
                 events.emit_event("run-ended", failed=len(progress.state.failed))
         return bool(progress.state.failed)

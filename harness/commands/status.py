@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 import studies
-from harness.engine import progress, results
+from harness.engine import deciding, progress, results
 from harness.engine.events import RunState
 from harness.engine.progress import format_duration
 from harness.portable import folder as portable_folder
@@ -68,7 +68,13 @@ def _count_repetitions(folder: Path) -> dict[str, Any]:
 def _show_live(folder: Path) -> None:
     """Print the present state of a run from its events, if there are any."""
     state = RunState.from_folder(folder)
-    if state is None or state.ended:
+    if state is None:
+        return
+    if state.ended:
+        if state.open_claims:
+            click.echo(to_printable(
+                f"  open: {deciding.list_ids(state.open_claims)}; the same './qop run' with "
+                "--until-decided measures more for them, unless they are at their limit"))
         return
     now = time.time()
     left_s = state.left_s(now)
@@ -81,8 +87,7 @@ def _show_live(folder: Path) -> None:
         click.echo(to_printable(f"  running: {name}, {now - began:.0f} s"
                                 + (f"; {waited_for}" if waited_for else "")))
     if state.open_claims:
-        click.echo(to_printable(f"  open claims: {', '.join(state.open_claims)}; in words: "
-                                f"'./qop report {folder} --table claims'"))
+        click.echo(to_printable(f"  open: {deciding.list_ids(state.open_claims)}"))
     if state.last:
         click.echo(f"  last: {to_printable(_last_line(folder, state))}")
 

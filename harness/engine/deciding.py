@@ -1,9 +1,10 @@
-"""Measure until the claims of a paper are confirmed or refuted (`./qop run --until-decided`).
+"""Measure until claims or differences are decided (`./qop run --until-decided`).
 
-A claim is a conclusion of a paper that the run can confirm or refute. `DecisionRule` judges the
-claims of the study after the planned repetitions. If a claim is still undecided, it returns more
-repetitions to measure, and judges again afterwards. They are of the cells that the claim needs
-(combinations such as one policy in one scenario).
+A claim is a conclusion of a paper that the run can confirm or refute. A plan that tests no claim
+has differences from its baseline to decide instead; these count as claims below. `DecisionRule`
+judges the claims of the study after the planned repetitions. If a claim is still undecided, it
+returns more repetitions to measure, and judges again afterwards. They are of the cells that the
+claim needs (combinations such as one policy in one scenario).
 
 These judgements, called looks, are planned before the run and stored in the plan (`with_looks`). So
 an interrupted run continues by the same rule. The confidence intervals hold over all looks together
@@ -13,7 +14,7 @@ an interrupted run continues by the same rule. The confidence intervals hold ove
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Whether each measured repetition is good, by the cell's name and the repetition's number.
 Tried: TypeAlias = Mapping[str, Mapping[int, bool]]
+#: Ids that a line names.
+_SHOWN = 6
 #: Default number of repetitions of a cell at the last look.
 MAX_REPETITIONS = 48
 
@@ -41,10 +44,11 @@ class DecisionRule:
     """A rule that measures more repetitions until the study's claims are decided.
 
     `line` describes the claims at the last judgement. `open_claims` has the ids of undecided
-    claims. The first `line` with such an id also has the claim's words.
+    claims. The first `line` with such an id also has the claim's words. `noun` is what is judged.
     """
 
     looks: Looks
+    noun: str = field(default="claims", init=False)
     line: str = field(default="", init=False)
     open_claims: tuple[str, ...] = field(default=(), init=False)
     _described: set[str] = field(default_factory=set, init=False)
@@ -58,7 +62,9 @@ class DecisionRule:
             results = analysis.load(folder, plan.study, read_manifest(folder), stored.read_envelope)
             with request.convert_study_errors(plan.study, "report",
                                               passing=analysis.NoResultsError):
-                verdicts = plan.study.report(results, {}).claims
+                verdicts: Sequence[Verdict] = plan.study.report(results, {}).claims
+                if not verdicts:
+                    verdicts, self.noun = _judge_differences(results), "differences"
         except (analysis.NoResultsError, UserError) as error:
             self.line, self.open_claims = f"claims cannot be judged: {error}", ()
             return []
@@ -120,25 +126,42 @@ class DecisionRule:
         """Set `line` to a text on decided and open claims, and `open_claims` to the open ones."""
         self.open_claims = tuple(verdict.id for verdict in open_)
         if not verdicts:
-            self.line = "this plan has no claims to decide"
+            self.line = "this plan has no claims and no differences to decide"
             return
-        parts = [f"{len(verdicts) - len(open_)} of {len(verdicts)} claims decided"]
+        parts = [f"{len(verdicts) - len(open_)} of {len(verdicts)} {self.noun} decided"]
         going_on = {verdict.id: verdict.says for verdict in open_ if verdict not in at_limit}
         if going_on:
-            parts.append(f"open: {', '.join(going_on)}, which get {len(steps)} more repetitions of "
+            parts.append(f"open: {list_ids(going_on)}, which get {len(steps)} more repetitions of "
                          f"{len({step.cell.name for step in steps})} cells")
         unmeasured = [verdict.id for verdict in at_limit if not verdict.needed]
         if unmeasured:
-            parts.append(f"not decided by repetitions of this plan: {', '.join(unmeasured)}")
+            parts.append(f"not decided by repetitions of this plan: {list_ids(unmeasured)}")
         spent = [verdict.id for verdict in at_limit if verdict.needed]
         if spent:
             parts.append(f"undecided at the limit of {self.looks.last_count} repetitions: "
-                         f"{', '.join(spent)}")
+                         f"{list_ids(spent)}")
+        if self.noun != "claims":  # their ids are their words
+            self.line = "; ".join(parts)
+            return
         self.line = "\n".join(["; ".join(parts), *(
             f"{claim}: {says}" for claim, says in going_on.items() if claim not in self._described
         ), *(f"{verdict.id} ({verdict.says}) is undecided: {verdict.figure}"
              for verdict in at_limit if not steps)])
         self._described.update(going_on)
+
+
+def _judge_differences(results: Results) -> list[Verdict]:
+    from analysis.cells import Cells
+    from analysis.reporting import significance
+
+    cells = Cells(results)
+    return significance.make_verdicts(cells, significance.decide_differences(cells))
+
+
+def list_ids(ids: Collection[str]) -> str:
+    """Return ids as text. Of many, only the first and the number of the others stand there."""
+    rest = len(ids) - _SHOWN
+    return ", ".join([*list(ids)[:_SHOWN], *([f"{rest} more"] if rest > 0 else [])])
 
 
 def plan_rule(study: Study, folder: Path, repetitions: int,

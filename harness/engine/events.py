@@ -115,7 +115,7 @@ class RunState:
         state = None
         for event in read_events(folder / FILE):
             if event["event"] == "run-started":
-                state = cls()
+                state = cls(open_claims=state.open_claims if state else [])
             if state is not None:
                 with contextlib.suppress(LookupError, TypeError):
                     state.apply_event(event)

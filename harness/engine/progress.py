@@ -106,7 +106,7 @@ class ProgressDisplay:
             now = time.time()
             left_s = self.state.left_s(now)
             claims = len(self.state.open_claims)
-            open_ = f", {claims} open claim{'' if claims == 1 else 's'}" if claims else ""
+            open_ = f", {claims} open" if claims else ""
             self._bar.update(self._task, completed=self.state.done, total=self.state.total,
                              left=f"about {format_duration(left_s)} left{open_}"
                              if left_s is not None else "")
@@ -213,8 +213,9 @@ def print_preview(plan: Plan, folder: Path, captures: str) -> None:
         click.echo(note)
     _show_order(steps)
     if settings.looks:
-        click.echo(f"Claims are judged after {', '.join(map(str, settings.looks))} repetitions; "
-                   "cells of open claims are measured up to the next of these numbers")
+        click.echo(f"Claims (without claims: differences) are judged after "
+                   f"{', '.join(map(str, settings.looks))} repetitions; cells of open ones are "
+                   "measured up to the next of these numbers")
     if not steps:
         return
     click.echo(f"Expected time: {describe_expected_time(plan, steps, processors)}")

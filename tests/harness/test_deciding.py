@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import plans
 import studies
 from analysis import statistics
 from analysis.blocks import mean_of
-from analysis.cells import Observation
+from analysis.cells import Cells, Observation
 from analysis.claims import (
     MORE,
     PERCENT,
@@ -31,14 +32,16 @@ from analysis.claims import (
     judge_claim,
     positive_band,
 )
+from analysis.reporting.significance import decide_differences, make_verdicts
 from analysis.statistics import Looks, Sample, plan_looks
-from fabricated import make
+from fabricated import make, manifest_of, results_of
 from harness.engine import deciding, profiles, results
 from harness.engine.deciding import DecisionRule
 from harness.engine.plan import Step
 from harness.errors import UserError
 from measure.records import record
 from plans import plan_of
+from policies import load_named
 
 LOOKS = Looks((3, 5, 8))
 CELLS = ("P1", "P2", "P3")
@@ -127,7 +130,7 @@ def test_a_claim_that_needs_what_the_plan_lacks_is_named() -> None:
 def test_no_claims_is_one_line() -> None:
     rule = DecisionRule(LOOKS)
     assert rule.choose_steps(PLAN, tried(P1=3), []) == []
-    assert rule.line == "this plan has no claims to decide"
+    assert rule.line == "this plan has no claims and no differences to decide"
 
 
 def test_records_of_a_folder_are_judged(tmp_path: Path) -> None:
@@ -143,6 +146,36 @@ def test_records_of_a_folder_are_judged(tmp_path: Path) -> None:
         rule = DecisionRule(LOOKS)
         rule.next_block(plan, folder.records)
     assert " of 16 claims decided" in rule.line
+
+
+def test_a_plan_without_claims_repeats_what_its_differences_need(tmp_path: Path) -> None:
+    """M13's UDP goodput is decided at the first look. Its TCP goodput is open, and gets more."""
+    plan = deciding.with_looks(dataclasses.replace(
+        plan_of("M4,M13", repetitions=3), baseline={"policy": "M4"}), LOOKS)
+    with results.ResultsFolder(tmp_path) as folder:
+        folder.adopt_plan(plan)
+        for number, udp in enumerate((1.0, 1.01, 0.99), 1):
+            for policy, factor in (("M4", 1.0), ("M13", 0.5)):
+                record.write_record(make(
+                    policy, number, udp=factor * udp * 5e6, tcp=4e6 + 4e5 * (number - 2) * factor,
+                    digests={"policy": load_named(policy).digest()}), folder.records)
+        rule = DecisionRule(LOOKS)
+        steps = rule.next_block(plan, folder.records)
+    assert names(steps) == ["M13-N2-004", "M13-N2-005", "M4-N2-004", "M4-N2-005"]
+    assert "TCP goodput of M13 in N2" in rule.open_claims
+    assert "UDP goodput of M13 in N2" not in rule.open_claims
+    assert " differences decided; open: " in rule.line and "\n" not in rule.line
+
+
+def test_a_difference_that_needs_too_many_repetitions_gets_none() -> None:
+    """Noise alone: after five repetitions, the estimate is beyond the last look."""
+    records = [make(policy, number, udp=5e6 + 1e6 * (-1) ** (number + (policy == "P6")))
+               for policy in ("P1", "P6") for number in range(1, 6)]
+    plan = manifest_of(records, settings={"repetitions": 3, "looks": LOOKS.counts})
+    cells = Cells(results_of(*records, manifest=plan))
+    made = {verdict.id: verdict for verdict in make_verdicts(cells, decide_differences(cells))}
+    assert made["UDP goodput of P6 in N2"].verdict == "undecided"
+    assert made["UDP goodput of P6 in N2"].needed == ()
 
 
 @pytest.mark.parametrize("study", studies.study_names())
