@@ -8,13 +8,15 @@ all their checks passed, and why others failed.
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 #: The status of a repetition that passes under a negative control.
 NOT_COUNTED = "not counted"
+#: A number in a reason, with its decimals.
+_NUMBER = re.compile(r"\d[\d.,:]*")
 
 
 class MissingReason(Enum):
@@ -123,10 +125,15 @@ def _check_verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepe
 
 
 def _describe_failures(bad: Sequence[CountedRepetition], total: int) -> Iterator[str]:
-    """Yield a line for each reason why repetitions failed, the most frequent first."""
-    for (status, reason), count in Counter((each.status, each.reason)
-                                           for each in bad).most_common():
-        which = sorted(each.number for each in bad
-                       if (each.status, each.reason) == (status, reason))
-        shown = ", ".join(map(str, which[:5])) + (", ..." if count > 5 else "")
-        yield f"{status} {count} of {total} (repetition {shown}): {reason or 'no reason given'}"
+    """Yield a line for each reason why repetitions failed, the most frequent first.
+
+    Reasons that differ only in numbers are one reason. The line has the text of the first.
+    """
+    alike: dict[tuple[str, str], list[CountedRepetition]] = {}
+    for each in sorted(bad, key=lambda each: each.number):
+        alike.setdefault((each.status, _NUMBER.sub("0", each.reason)), []).append(each)
+    for group in sorted(alike.values(), key=len, reverse=True):
+        numbers = ", ".join(str(each.number) for each in group[:5])
+        shown = numbers + (", ..." if len(group) > 5 else "")
+        yield (f"{group[0].status} {len(group)} of {total} (repetition {shown}): "
+               f"{group[0].reason or 'no reason given'}")

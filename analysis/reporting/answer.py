@@ -20,9 +20,9 @@ from analysis.claims import Verdict
 from analysis.metrics import Metric
 from analysis.present.code_names import CodeNames, is_code
 from analysis.present.entries import PLUS_MINUS, round_to_digits, round_to_uncertainty
-from analysis.present.report import ApplicationAdvice, DecisiveRepetitions
+from analysis.present.report import ApplicationAdvice, DecisiveRepetitions, Recommendation
 from analysis.reporting.significance import SignificanceDecision
-from analysis.statistics import Estimate
+from analysis.statistics import LEVEL, Estimate, mean, paired_differences
 from analysis.table import Column, Entry, Table, count_noun, join_words, to_printable
 
 #: Levels that get a sentence where no level is recommended, and lines of failures and names.
@@ -37,6 +37,8 @@ _SYMMETRY = 0.15
 _FEW_REPETITIONS = 5
 _DASH = "\N{EN DASH}"
 _CLAIMS_COMMAND = "./qop report --table claims".replace(" ", "\N{NO-BREAK SPACE}")
+#: What stands between two checks that do not hold (`measure.records.judgement`).
+_NEXT_REASON = "; not proven: "
 #: Rows of the short table.
 _MAX_ROWS = 24
 TABLE_ID = "summary"
@@ -78,13 +80,15 @@ def describe_answer(cells: Cells, decisions: Sequence[SignificanceDecision],
               if (title := results.level_title(factor.name, level))}
     names = CodeNames({level: title for level, title in titles.items() if is_code(level, title)},
                       titles)
+    if results.good.empty:  # then no advice rests on anything
+        advice, costs = (), ()
     recommended = [*describe_advice(advice, basis), *([caution] if caution and advice else [])]
     answer = [*costs, *recommended] if costs else [
         *recommended, *_describe_costs(cells, decisions, advice)]
     # Names of factors and levels, and reasons, come from files.
     return [to_printable(names.insert_names(line)) for line in (
         _describe_extent(cells), *_describe_failures(cells), *answer,
-        *_describe_open(cells, decisions, claims))]
+        *_describe_verdicts(claims), *_describe_open(cells, decisions, claims))]
 
 
 def decisive_repetitions(cells: Cells,
@@ -210,10 +214,23 @@ def _describe_extent(cells: Cells) -> str:
     good, total = sum(state.good for state in states), sum(state.total for state in states)
     proven = sum(bool(state.good) and state.verified for state in states)
     proof = f"{'all' if proven == len(states) else f'{proven} of {len(states)}'} cells proven"
-    intervals = "intervals hold 95\N{NO-BREAK SPACE}%" if any(state.good > 1 for state in states) \
-        else "one repetition a cell gives no intervals"
-    return (f"Measured: {parts}; {good} of {count_noun(total, 'repetition')} good, {proof}; "
-            f"{intervals}.")
+    intervals = describe_intervals(cells)
+    return (f"Measured: {parts}; {good} of {count_noun(total, 'repetition')} good, {proof}"
+            f"{f'; {intervals}' if intervals else ''}.")
+
+
+def describe_intervals(cells: Cells) -> str:
+    """Return words on how sure the confidence intervals are, "" without a good repetition.
+
+    In a sequential design the results end the measurement, so only intervals of claims hold 95 %.
+    """
+    most = max((cells.status(ids).good for ids in cells.results.cells), default=0)
+    if most < 2:
+        return "one good repetition a cell gives no intervals" if most else ""
+    if cells.results.planned_looks is None:
+        return "intervals hold 95\N{NO-BREAK SPACE}%"
+    return ("intervals hold 95\N{NO-BREAK SPACE}% for claims, and a little less otherwise, as "
+            "claims ended the run")
 
 
 def _is_varied(cells: Cells, factor: str) -> bool:
@@ -228,7 +245,11 @@ def _make_plural(noun: str) -> str:
 
 def _describe_failures(cells: Cells) -> Iterator[str]:
     """Yield a sentence for each combination with failed or missing repetitions or no baseline."""
-    lines = [f"{_name_cell(cells, ids)}: {line}."
+    faults = sorted(set(cells.results.frame["fault"]) - {""})
+    if faults:
+        yield (f"Negative control: {join_words([repr(name) for name in faults])} was put in, so "
+               "failures are meant.")
+    lines = [f"{_name_cell(cells, ids)}: {_shorten_reasons(line)}."
              for ids in cells.results.cells for line in cells.status(ids).failures]
     yield from lines[:_MAX_FAILURES]
     if len(lines) > _MAX_FAILURES:
@@ -237,7 +258,7 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
                if cells.status(ids).word in ("not run", "too few")]
     if lacking:
         yield f"Not measured yet, or too few repetitions: {_list_names(lacking)}."
-    if any(cells.results.frame["fault"]):  # a negative control has no good repetitions
+    if faults:  # a negative control has no good repetitions
         return
     if not cells.baseline.levels:
         if cells.results.study.baseline or cells.baseline.note:
@@ -251,6 +272,15 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
                    "repetition there.")
 
 
+def _shorten_reasons(line: str) -> str:
+    """Return the first reason of several, and the number of the others."""
+    first, *others = line.split(_NEXT_REASON)
+    if not others:
+        return first
+    verb = "does" if len(others) == 1 else "do"
+    return f"{first}; {count_noun(len(others), 'further check')} {verb} not hold"
+
+
 def describe_advice(advice: Sequence[ApplicationAdvice], basis: str) -> Iterator[str]:
     """Yield a sentence for each recommended policy (or equal ones), with the uses that it suits.
 
@@ -258,25 +288,28 @@ def describe_advice(advice: Sequence[ApplicationAdvice], basis: str) -> Iterator
         advice: The study's recommendations.
         basis: Words on what the recommendations rest on.
     """
-    #: Uses of each choice, by the kinds of scenarios that they are limited to.
-    chosen: dict[tuple[tuple[str, str], ...], dict[str, list[str]]] = {}
-    ties: dict[tuple[tuple[str, str], ...], str] = {}
+    #: Uses of each recommendation in words, by the kinds of scenarios that they are limited to.
+    uses_of: dict[str, dict[str, list[str]]] = {}
     for application in advice:
-        places: dict[tuple[tuple[str, str], ...], list[str]] = {}
+        places: dict[str, list[str]] = {}
         for offer in application.offers:
-            places.setdefault(offer.choices, []).append(offer.place.lower())
-            ties[offer.choices] = offer.tie_words
-        for choices, kinds in places.items():
+            places.setdefault(_describe_offer(offer, basis), []).append(offer.place.lower())
+        for text, kinds in places.items():
             where = "" if len(kinds) == len(application.offers) else f" ({', '.join(kinds)})"
-            chosen.setdefault(choices, {}).setdefault(where, []).extend(
+            uses_of.setdefault(text, {}).setdefault(where, []).extend(
                 application.application.lower().split(" \N{MIDDLE DOT} "))
-    for choices, uses in chosen.items():
+    for text, uses in uses_of.items():
         what = "; ".join(f"{join_words(names)}{where}" for where, names in uses.items())
-        levels = join_words([_join_title(*choice) for choice in choices], "or")
-        further = "".join(f"{sign} {text}" for sign, text in ((",", basis), (";", ties[choices]))
-                          if text)
-        yield f"For {what}: {levels}{further}." if choices else (
-            f"For {what}: no level is sure to meet the limits.")
+        yield f"For {what}: {text}."
+
+
+def _describe_offer(offer: Recommendation, basis: str) -> str:
+    """Return the recommended policies in words, or the reason why there are none."""
+    if offer.choices:
+        levels = join_words([_join_title(*choice) for choice in offer.choices], "or")
+        return levels + "".join(f"{sign} {text}" for sign, text in (
+            (",", basis), (";", offer.tie_words)) if text)
+    return f"{offer.reason[:1].lower()}{offer.reason[1:].removesuffix('.')}"
 
 
 def _describe_costs(cells: Cells, decisions: Sequence[SignificanceDecision],
@@ -341,14 +374,18 @@ def _format_counts(counts: Collection[int]) -> str:
 def _describe_extremes(cells: Cells) -> Iterator[str]:
     """Yield a sentence with the smallest and largest mean of each metric, for up to four metrics.
 
-    They are the study's first metrics. This is for a run without a baseline.
+    They are the study's first metrics. The intervals of all cells hold together, as the data choose
+    the two cells. This is for a run without a baseline.
     """
     metrics = [metric for metric in cells.results.study.metrics if metric.better]
     for metric in metrics[:_MAX_LEVELS]:
-        means = {ids: value.estimate.scale(metric.scale) for ids in cells.results.cells
-                 if (value := cells.find_value(metric.name, ids))}
-        if not means:
+        values = {ids: value for ids in cells.results.cells
+                  if (value := cells.find_value(metric.name, ids))}
+        if not values:
             continue
+        level = _joint_level(len(values))
+        means = {ids: (mean(value.blocks.values(), level) if value.blocks
+                       else value.estimate).scale(metric.scale) for ids, value in values.items()}
         least, most = (choose(means, key=lambda ids: means[ids].mean) for choose in (min, max))
         text = f"{_format_interval(means[least])} {metric.unit}".strip()
         if least != most:
@@ -359,9 +396,13 @@ def _describe_extremes(cells: Cells) -> Iterator[str]:
 
 def _describe_metric(cells: Cells, metric: Metric,
                      decisions: Sequence[SignificanceDecision]) -> str:
-    """Return a sentence on the smallest and largest significant cost in a metric, or ""."""
+    """Return a sentence on the smallest and largest significant cost in a metric, or "".
+
+    The data choose these scenarios, so the intervals of all scenarios hold together.
+    """
+    level = _joint_level(len(decisions))
     costs = [(cost, decision) for decision in decisions if decision.outcome == "different"
-             and (cost := _find_cost(cells, decision))]
+             and (cost := _find_cost(cells, decision, level))]
     if not costs:
         return ""
     costs.sort(key=lambda pair: abs(pair[0].size))
@@ -380,14 +421,22 @@ def _describe_metric(cells: Cells, metric: Metric,
     return f"{metric.title} {text}{where}"
 
 
-def _find_cost(cells: Cells, decision: SignificanceDecision) -> _Cost | None:
-    """Return the cost in percent of the baseline, or else in the metric's unit."""
+def _joint_level(count: int) -> float:
+    """Return the level of each of several intervals that hold together (Bonferroni)."""
+    return 1 - (1 - LEVEL) / max(1, count)
+
+
+def _find_cost(cells: Cells, decision: SignificanceDecision, level: float) -> _Cost | None:
+    """Return the cost in percent of the baseline, or else in the metric's unit.
+
+    `level` is the confidence level of its interval.
+    """
     metric = decision.metric
     first, second = (cells.values_by_block(metric.name, ids)
                      for ids in (decision.ids, decision.baseline))
-    difference = decision.comparison.difference
+    difference = mean(paired_differences(first, second), level)
     is_worse = (difference.mean > 0) == (metric.better == "lower")
-    ratio = _find_ratio(first, second)
+    ratio = _find_ratio(first, second, level)
     if ratio is None:
         scaled = difference.scale(metric.scale if difference.mean > 0 else -metric.scale)
         return _Cost(scaled.mean, _format_interval(scaled),
@@ -402,7 +451,8 @@ def _find_cost(cells: Cells, decision: SignificanceDecision) -> _Cost | None:
     return _Cost(percent.mean, _format_interval(percent), f"% {word}", is_worse)
 
 
-def _find_ratio(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate | None:
+def _find_ratio(first: Mapping[int, float], second: Mapping[int, float],
+                level: float) -> Estimate | None:
     """Return the ratio of two means by repetition number, with Fieller's interval.
 
     The result is None if there are fewer than two common repetitions, or if the divisor may be 0.
@@ -411,7 +461,7 @@ def _find_ratio(first: Mapping[int, float], second: Mapping[int, float]) -> Esti
     if len(common) < 2:
         return None
     above, below = (np.array([values[block] for block in common]) for values in (first, second))
-    ratio = fieller_ratio(above, below)
+    ratio = fieller_ratio(above, below, level)
     if ratio is None or ratio.low is None or ratio.high is None or ratio.mean <= 0:
         return None
     return ratio
@@ -454,6 +504,15 @@ def _describe_open(cells: Cells, decisions: Sequence[SignificanceDecision],
             f"{'it' if len(open_) == 1 else 'these'}.")
         yield (f"Not decided: {len(open_)} of {count_noun(len(tested), 'difference')} from "
                f"{_name_baseline(cells)} ({listed}).{reason}")
+
+
+def _describe_verdicts(claims: Sequence[Verdict]) -> Iterator[str]:
+    """Yield a sentence on how many claims are confirmed and refuted."""
+    counts = Counter(claim.verdict for claim in claims)
+    decided = [f"{counts[word]} {word}" for word in ("confirmed", "refuted") if counts[word]]
+    if decided:
+        yield (f"Claims that this run tests: {len(claims)}, of them {join_words(decided)} "
+               f"('{_CLAIMS_COMMAND}').")
 
 
 def _describe_open_claims(cells: Cells, claims: Sequence[Verdict]) -> Iterator[str]:

@@ -154,7 +154,7 @@ def describe_data(cells: Cells) -> Iterator[str]:
         yield f"Programs of the user's own took the place of Debian's: {programs}."
     yield from list_media_without_ht(results.frame, results.compared[0])
     yield from list_contention_notes(results)
-    yield from _describe_mixtures(results.frame, results.good, results.names)
+    yield from _describe_mixtures(results.good, results.names)
 
 
 def list_complaints(cells: Cells) -> Iterator[str]:
@@ -172,11 +172,10 @@ def list_result_complaints(results: Results) -> Iterator[str]:
         yield f"and {len(lines) - _MAX_COMPLAINTS} more"
 
 
-def _describe_mixtures(frame: Frame, good: Frame, factors: tuple[str, ...]) -> Iterator[str]:
+def _describe_mixtures(good: Frame, factors: tuple[str, ...]) -> Iterator[str]:
     """Yield warnings about means over records that were measured with different settings.
 
-    Such settings are the content of a policy, the medium, or the machine. If a fault was injected,
-    a warning says so.
+    Such settings are the content of a policy, the medium, or the machine.
     """
     for factor in factors:
         pairs = set(zip(good[factor], good[f"{factor}_sha256"], strict=True))
@@ -191,8 +190,6 @@ def _describe_mixtures(frame: Frame, good: Frame, factors: tuple[str, ...]) -> I
                 f"Records of different {column} ({_join_distinct(good, column)}) are averaged; "
                 "keep "
                    "each in a folder of its own.")
-    if faults := _join_distinct(frame, "fault"):
-        yield f"Negative control: the fault '{faults}' was put in, so failures are meant."
 
 
 def _join_distinct(frame: Frame, column: str) -> str:

@@ -129,8 +129,10 @@ def make_subtitle(cells: Cells) -> str:
     good, total = len(results.good), len(results.frame)
     missing = f", {planned - total} of the plan not measured yet" if planned > total else ""
     medium = ", ".join(sorted(set(results.frame["medium"]) - {""})) or results.wires
+    intervals = answer.describe_intervals(cells)
     return (f"{good} good of {count_noun(total, 'repetition')}{missing}, over "
-            f"{medium or 'no emulated medium'}. Intervals hold 95\N{NO-BREAK SPACE}%.")
+            f"{medium or 'no emulated medium'}."
+            f"{f' {intervals[:1].upper()}{intervals[1:]}.' if intervals else ''}")
 
 
 def list_facts(cells: Cells,

@@ -11,6 +11,7 @@ import pytest
 
 from analysis.cells import Cells
 from analysis.claims import Verdict
+from analysis.present.report import ApplicationAdvice, Recommendation
 from analysis.present.terminal import to_plain_text
 from analysis.reporting import answer
 from analysis.reporting.significance import decide_differences
@@ -217,6 +218,80 @@ def test_describe_answer_names_failed_repetitions() -> None:
                               failed("P8", 1), failed("P8", 2)))
     assert any(line.startswith("P8 (8021x-EAP-TLS-WEP-128): failed 2 of 2")
                and "Access-Reject" in line for line in lines)
+
+
+def test_describe_answer_counts_failures_alike_once() -> None:
+    """Reasons that differ in numbers are one; of several checks the first is stated in full."""
+    reason = ("not proven: a (0 of {0} frames, at {0}.5 s); not proven: b (1 of {0}); "
+              "not proven: c ({0})")
+    lines = describe(cells_of(make("P1", 1), make("P1", 2), failed("P8", 1, reason.format(7)),
+                              failed("P8", 2, reason.format(31)), failed("P8", 3, "other")))
+    failures = [line for line in lines if line.startswith("P8")]
+    assert failures == [
+        ("P8 (8021x-EAP-TLS-WEP-128): failed 2 of 3 (repetition 1, 2): not proven: a (0 of 7 "
+         "frames, at 7.5 s); 2 further checks do not hold."),
+        "P8: failed 1 of 3 (repetition 3): other."]
+
+
+def test_describe_answer_of_a_control_says_first_that_failures_are_meant() -> None:
+    """It has no advice, and no intervals, as nothing counts."""
+    records = [failed(policy, number, environment={"fault": "no-wep"}) for policy in ("P1", "P2")
+               for number in (1, 2)]
+    cells = cells_of(*records)
+    advice = [ApplicationAdvice("Voice calls", "", (Recommendation(
+        "Non-roaming", reason="No policy that protects data is sure to meet the limits."),))]
+    lines = answer.describe_answer(cells, decide_differences(cells), advice, caution="Careful.")
+    assert lines[:2] == ["Measured: 2 policies; 0 of 4 repetitions good, 0 of 2 cells proven.",
+                         "Negative control: 'no-wep' was put in, so failures are meant."]
+    assert not any("Voice" in line or "Careful" in line or "limits" in line for line in lines)
+
+
+def test_describe_advice_gives_the_reason_of_no_recommendation() -> None:
+    """Its own words, whatever it lists besides."""
+    [line] = answer.describe_advice([ApplicationAdvice("Voice calls", "", (Recommendation(
+        "Non-roaming", reason="No policy that protects data is sure to meet the limits.",
+        runners=("undecided: P8, P1",)),))], "by weights")
+    assert line == "For voice calls: no policy that protects data is sure to meet the limits."
+
+
+def test_describe_answer_tells_how_many_claims_are_confirmed() -> None:
+    """And how many are refuted; without a decided claim there is no such sentence."""
+    cells = cells_of(*nine_times())
+    claims = [Verdict(f"Q{number}", "P1 is free", "", word, "") for number, word in enumerate(
+        ("confirmed", "refuted", "confirmed", "undecided"))]
+    said = [line.replace("\N{NO-BREAK SPACE}", " ") for line in answer.describe_answer(
+        cells, decide_differences(cells), claims=claims)]
+    assert ("Claims that this run tests: 4, of them 2 confirmed and 1 refuted ('./qop report "
+            "--table claims').") in said
+    assert not any("Claims that" in line for line in describe(cells))
+
+
+def test_intervals_of_a_sequential_run_are_said_to_hold_less() -> None:
+    """Its length depends on the results, which ordinary intervals do not know."""
+    records = nine_times()
+    plan = manifest_of(records, settings={"repetitions": 2, "looks": (2, 4)})
+    assert answer.describe_intervals(Cells(results_of(*records, manifest=plan))).replace(
+        "\N{NO-BREAK SPACE}", " ") == ("intervals hold 95 % for claims, and a little less "
+                                       "otherwise, as claims ended the run")
+    assert answer.describe_intervals(cells_of(make("P1"))) == (
+        "one good repetition a cell gives no intervals")
+    assert answer.describe_intervals(cells_of(failed("P1", 1))) == ""
+
+
+def test_intervals_of_the_least_and_largest_cost_hold_together() -> None:
+    """The data choose both scenarios of five. Plain intervals would hold in 80 % of such runs."""
+    generator, right, runs = np.random.default_rng(20), 0, 120
+    for _ in range(runs):
+        cells = cells_of(*[
+            make(policy, block, scenario=scenario, udp=factor * 5.8e6 + generator.normal(0, 2e4))
+            for policy, factor in (("P1", 1.0), ("P12", 0.9))
+            for scenario in ("N1", "N2", "N3", "R1", "R2") for block in range(1, 7)])
+        cost = next(line for line in describe(cells) if line.startswith("P12"))
+        found = re.search(r"UDP goodput (\S+) ± (\S+) % less in .* to (\S+) ± (\S+)", cost)
+        assert found, cost
+        least, first, most, last = map(float, found.groups())
+        right += abs(least - 10) <= first and abs(most - 10) <= last
+    assert right >= 0.89 * runs
 
 
 def test_describe_answer_where_the_baseline_failed() -> None:
