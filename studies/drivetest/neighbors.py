@@ -16,10 +16,10 @@ from topologies.model import ACCESS_POINT, Scenario
 
 #: Lowest and highest channel, and global operating class, of channels of 20 MHz (IEEE 802.11-2020,
 #: table E-4).
-_CLASSES = ((1, 13, 81), (36, 48, 115), (52, 64, 118), (100, 144, 121), (149, 177, 125))
+_CLASSES = ((1, 13, 81), (14, 14, 82), (36, 48, 115), (52, 64, 118), (100, 144, 121),
+            (149, 177, 125))
 _CLASS_OF_6_GHZ = 131
-#: Channels of more than 20 MHz are named by their first one.
-_LAST_OF_2_4_GHZ = 13
+_LAST_OF_2_4_GHZ = 14
 #: BSSID Information: reachable, same security (IEEE 802.11-2020, 9.4.2.36).
 _INFORMATION = 0x07
 #: PHY types ERP and OFDM, as hostapd 2.10 names radios without HT.
