@@ -84,6 +84,12 @@ class LinkLayer(SparseLayer):
     ft_over_ds: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether the station asks for fast transition through its access "
         "point and the wire (over the DS), in place of over the air. Left out: 0.")
+    neighbor_report: Annotated[Literal[0, 1], Whole] | None = Field(
+        default=None, description="Whether access points answer requests for neighbor reports "
+        "(802.11k), so that stations scan the named channels only. Left out: 0.")
+    bss_transition: Annotated[Literal[0, 1], Whole] | None = Field(
+        default=None, description="Whether access points offer BSS transition management "
+        "(802.11v), and ask a station with a weak signal to move. Left out: 0.")
     beacon_protection: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether beacons bear a check of their own.")
     ocv: Annotated[Literal[0, 1], Whole] | None = Field(
@@ -199,6 +205,15 @@ class LinkLayer(SparseLayer):
         if self.cipher == "TKIP" and self.keys in EXCHANGED:
             raise make_fault(f"{self.keys.upper()} cannot feed TKIP", "write cipher: CCMP or GCMP",
                              ("cipher",))
+        return self
+
+    @model_validator(mode="after")
+    def _hints_fit(self) -> Self:
+        for name in ("neighbor_report", "bss_transition") if self.is_wep else ():
+            if getattr(self, name):
+                raise make_fault(f"{name} is measured with WPA2 and later, and cipher is "
+                                 f"{self.cipher}", f"leave out {name}, or write cipher: CCMP",
+                                 (name,), ("cipher",))
         return self
 
     @model_validator(mode="after")

@@ -177,6 +177,8 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
             "pmksa": "pmk-caching pmksa-caching pmkid cached sticky"}),
         **_make_switch("link.roaming", on="ft", off=None)},
     "link.ft_over_ds": _make_switch("link.ft_over_ds", off=None),
+    "link.neighbor_report": _make_switch("link.neighbor_report"),
+    "link.bss_transition": _make_switch("link.bss_transition"),
     "link.beacon_protection": _make_switch("link.beacon_protection"),
     **{field: {word: {field: name} for word, name in MIXED_WORDS.items()}
        for field in ("link.offered", "link.accepted")},
@@ -320,7 +322,7 @@ _UNMEASURED_KEYS = (
     "mtu persistent-keepalive keepalive post-up post-down pre-up pre-down table fwmark save-config "
     "dpd dpd-delay dpd-action rekey-time reauth-time life-time lifetime ike-lifetime encap "
     "fragmentation start-action close-action ieee80211n ieee80211ac ieee80211ax ieee80211be wmm "
-    "wmm-enabled ieee80211k ieee80211v 802.11k 802.11v rrm bss-transition wnm uapsd dtim-period "
+    "wmm-enabled uapsd dtim-period "
     "beacon-int acct-server acct-server-addr acct-server-port "
     "replay-window replay-protect window xpn validate cipher-group "
     "wps-state wps rate-limit qos isolate ap-isolate max-num-sta maxassoc crl ocsp check-crl "
@@ -344,6 +346,9 @@ _LINK_KEYS = fold_keys({
     "ieee80211r 802.11r 11r ft fast-transition fast-roaming fast-bss-transition roam handover "
     "handoff fbt": "link.roaming",
     "ft-over-ds over-ds fast-roaming-over-ds 802.11r-over-ds": "link.ft_over_ds",
+    "ieee80211k 802.11k 11k rrm rrm-neighbor-report neighbor-reports neighbour-report "
+    "neighbour-reports radio-resource-measurement": "link.neighbor_report",
+    "ieee80211v 802.11v 11v wnm btm bss-tm bss-transition-management": "link.bss_transition",
     "sae-pwe pwe h2e sae-h2e": "link.sae",
     "sae-groups sae-group owe-groups owe-group dh-group groups": "link.group",
     "group-mgmt-cipher group-management group-mgmt-ciphers": "link.group_mgmt",

@@ -207,7 +207,7 @@ def check_wpa_supplicant(text: str) -> None:
     """Check wpa_supplicant.conf with exactly one network."""
     outside, network = parse_network(text)
     require_keys(outside, ["ctrl_interface", "ap_scan"], "wpa_supplicant")
-    check_network(network)
+    check_network(network, outside)
 
 
 def check_macsec(text: str) -> None:
@@ -244,12 +244,14 @@ def parse_network(text: str) -> tuple[dict[str, str], dict[str, str]]:
     return parse_settings(outside), parse_settings(networks[0])
 
 
-def check_network(network: Mapping[str, str]) -> None:
-    """Check the one network block of wpa_supplicant.conf."""
-    require_keys(network, ["ssid", "scan_freq", "key_mgmt"], "network")
+def check_network(network: Mapping[str, str], outside: Mapping[str, str]) -> None:
+    """Check the one network block of wpa_supplicant.conf, and the channels outside of it."""
+    channels = "freq_list" if "freq_list" in outside else "scan_freq"
+    require_keys(network, ["ssid", "key_mgmt"], "network")
+    require_keys({**outside, **network}, [channels], "network")
     require_numbers(network, NETWORK_NUMBERS)
-    for frequency in network["scan_freq"].split():
-        require_numbers({"scan_freq": frequency}, ["scan_freq"])
+    for frequency in {**outside, **network}[channels].split():
+        require_numbers({channels: frequency}, [channels])
     require_wep_key(network)
     if "eap" in network:
         if network["eap"] not in CREDENTIALS:

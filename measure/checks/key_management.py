@@ -53,6 +53,7 @@ def check_key_management(layer: LinkLayer, observed: Observation) -> Iterator[Ch
         yield _check_group_cipher(layer, observed)
     yield from _check_suite(layer, observed)
     yield from _check_frame_protection(layer, observed)
+    yield from check_roaming_support(layer, _list_offers(observed), _request_frames(observed))
     if layer.keys == "sae":
         yield from _check_sae(layer, observed)
     if layer.keys == "owe":
@@ -285,6 +286,34 @@ def _check_frame_protection(layer: LinkLayer, observed: Observation) -> Iterator
         yield Check("operating channel validation negotiated",
                     bool(requests) and 0 < valid == len(offers) + len(requests),
                     f"{valid} of {len(offers)} offers and {len(requests)} requests say so")
+
+
+def check_roaming_support(layer: LinkLayer, offers: Sequence[ManagementFrame],
+                          requests: Sequence[ManagementFrame]) -> Iterator[Check]:
+    """Check that access points and station support the policy's 802.11k and 802.11v.
+
+    Args:
+        layer: The link layer of the policy.
+        offers: Beacons and probe responses of access points.
+        requests: Association and reassociation requests of the station.
+    """
+    if layer.neighbor_report:
+        able = sum(frame.reports_neighbors for frame in offers)
+        asking = sum(frame.measures_radio for frame in requests)
+        yield Check("neighbor reports supported", _is_everywhere(able, offers, asking, requests),
+                    f"{able} of {len(offers)} offers announce neighbor reports, {asking} of "
+                    f"{len(requests)} requests radio measurement")
+    if layer.bss_transition:
+        able, asking = (sum(frame.has_bss_transition for frame in frames)
+                        for frames in (offers, requests))
+        yield Check("BSS transition supported", _is_everywhere(able, offers, asking, requests),
+                    f"{able} of {len(offers)} offers and {asking} of {len(requests)} requests "
+                    "announce BSS transition management")
+
+
+def _is_everywhere(able: int, offers: Sequence[ManagementFrame], asking: int,
+                   requests: Sequence[ManagementFrame]) -> bool:
+    return 0 < able == len(offers) and 0 < asking == len(requests)
 
 
 def _has_protection(frame: ManagementFrame, pmf: int, *, may_insist: bool = False) -> bool:

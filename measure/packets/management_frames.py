@@ -18,7 +18,7 @@ from measure.capture import tshark
 MANAGEMENT_FIELDS = (
     "frame.time_epoch", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.protected",
     "wlan.rsn.akms.type", "wlan.rsn.gmcs.type", "wlan.rsn.capabilities",
-    "wlan.extcap.b84", "wlan.tag.number",
+    "wlan.extcap.b84", "wlan.extcap.b19", "wlan.rmcap.b1", "wlan.tag.number",
     "wlan.fixed.auth.alg", "wlan.fixed.auth_seq", "wlan.fixed.status_code",
     "wlan.fixed.finite_cyclic_group", "wlan.ext_tag.owe_dh_parameter.group",
     "wlan.ext_tag.owe_dh_parameter.public_key",
@@ -40,6 +40,8 @@ FT_REQUEST, FT_RESPONSE = 1, 2
 FILS = (4, 5)
 #: Management MIC element, which beacon protection adds.
 _MANAGEMENT_MIC = 76
+#: RM Enabled Capabilities element (IEEE 802.11-2020, 9.4.2.44).
+_RADIO_MEASUREMENT = 70
 
 
 class FramePurpose:
@@ -76,6 +78,8 @@ class ManagementFrame(FramePurpose):
     - `group_cipher`: cipher suite of group-addressed management frames
     - `data_group_cipher`: cipher suite of group-addressed data frames
     - `says_beacons_are_protected`: capability of the extended capabilities element
+    - `has_bss_transition`: capability of BSS transition management (802.11v), likewise
+    - `reports_neighbors`: capability of neighbor reports (802.11k)
     - `elements`: identifiers of all elements
     - `algorithm`, `sequence`, `status`: fields of an Authentication frame
     - `sae_group`, `owe_group`, `owe_key`: group of SAE, group and public key of OWE
@@ -108,6 +112,8 @@ class ManagementFrame(FramePurpose):
     category: int | None = None
     action: int | None = None
     target: str = ""
+    has_bss_transition: bool = False
+    reports_neighbors: bool = False
 
     @property
     def is_over_ds(self) -> bool:
@@ -129,6 +135,11 @@ class ManagementFrame(FramePurpose):
     def validates_channel(self) -> bool:
         """Return whether the sender supports operating channel validation (OCV)."""
         return bool(self.capabilities & _CHANNEL_VALIDATION)
+
+    @property
+    def measures_radio(self) -> bool:
+        """Return whether the sender supports radio measurement (802.11k)."""
+        return _RADIO_MEASUREMENT in self.elements
 
     @property
     def has_mic(self) -> bool:
@@ -181,4 +192,6 @@ def parse_management_frame(c: Mapping[str, str]) -> ManagementFrame:
         data_group_cipher=tshark.parse_number(c["wlan.rsn.gcs.type"]),
         category=tshark.parse_number(c["wlan.fixed.category_code"]),
         action=tshark.parse_number(c["wlan.fixed.action_code"]),
-        target=tshark.first_value(c["wlan.fixed.target_ap_address"]))
+        target=tshark.first_value(c["wlan.fixed.target_ap_address"]),
+        has_bss_transition=tshark.is_set(c["wlan.extcap.b19"]),
+        reports_neighbors=tshark.is_set(c["wlan.rmcap.b1"]))

@@ -97,6 +97,8 @@ _COVERED_BY: Mapping[str, Sequence[str]] = {
     "link.akm": ("key management negotiated",), "link.sae": ("SAE element",),
     "link.group": ("SAE group", "OWE exchange"),
     "link.group_mgmt": ("protection of management frames negotiated",),
+    "link.neighbor_report": ("neighbor reports supported",),
+    "link.bss_transition": ("BSS transition supported",),
     "link.beacon_protection": ("beacons are protected",),
     "link.ocv": ("operating channel validation negotiated",),
     "link.offered": ("key management offered",),

@@ -52,7 +52,8 @@ _USUAL = {"auth_algs": "1", "eapol_version": "2", "eap_reauth_period": "0", "wpa
           "wep_rekey_period": "0", "ap_isolate": "1", "ft_over_ds": "0", "eap_server": "0",
           "reassociation_deadline": "1000", "fils_dh_group": "19", "ignore_broadcast_ssid": "0",
           "disable_pmksa_caching": "0", "okc": "0", "wpa_strict_rekey": "0", "ocv": "0",
-          "beacon_prot": "0", "owe_ptk_workaround": "0", "sae_confirm_immediate": "0"}
+          "beacon_prot": "0", "rrm_neighbor_report": "0", "bss_transition": "0",
+          "owe_ptk_workaround": "0", "sae_confirm_immediate": "0"}
 
 
 def read_networks(source: Source) -> list[Network]:
@@ -119,6 +120,8 @@ def _set_rsn(draft: PolicyDraft, options: Options, wpa: int) -> None:
         if draft.find_value("link.keys") == keys:
             set_group(draft, options.find_option(f"{keys}_groups"))
     set_group_management(draft, options.find_option("group_mgmt_cipher"))
+    set_switch(draft, options, "rrm_neighbor_report", "link.neighbor_report")
+    set_switch(draft, options, "bss_transition", "link.bss_transition")
     set_switch(draft, options, "beacon_prot", "link.beacon_protection")
     set_switch(draft, options, "ocv", "link.ocv")
 

@@ -35,6 +35,7 @@ _ACCESS_POINT_NAMES = {
     "dae_port": "radius_das_port", "dae_secret": "radius_das_client", "ownip": "own_ip_addr",
     "wpa_pair_rekey": "wpa_ptk_rekey", "wpa_master_rekey": "wpa_gmk_rekey",
     "macfilter": "macaddr_acl", "maclist": "accept_mac_file", "macaddr": "bssid",
+    "ieee80211k": "rrm_neighbor_report", "ieee80211v": "bss_transition",
     "auth_cache": "okc", "ppsk": "wpa_psk_radius", "sae_password_file": "sae_password",
 }
 #: wpa_supplicant's names for OpenWrt's.
@@ -47,6 +48,8 @@ _STATION_NAMES = {
 #: Options that name what stands around the network.
 _SITE = ("device", "network", "ifname", "mode", "wds", "disabled", "vlan_file")
 _SECRETS = ("key", "key1", "key2", "key3", "key4")
+#: Options that OpenWrt takes in any word for yes, and hostapd as a number.
+_SWITCHES = ("hidden", "isolate", "auth_cache", "ieee80211k", "ieee80211v", "bss_transition")
 _TRUE = ("1", "yes", "on", "true", "enabled")
 
 
@@ -215,7 +218,7 @@ def _renamed_options(draft: PolicyDraft, settings: Sequence[Setting],
             draft.leave_out(setting, CREDENTIAL)
         elif setting.key not in (*_SITE, "encryption", "ieee80211w", "ieee80211r"):
             value = setting.value
-            if setting.key in ("hidden", "isolate", "auth_cache"):
+            if setting.key in _SWITCHES:
                 value = "1" if value.lower() in _TRUE else "0"
             yield Option(names.get(setting.key, setting.key), value, setting)
 

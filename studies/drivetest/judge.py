@@ -21,7 +21,7 @@ from measure.records import judgement
 from measure.records.record import CheckRecord
 from policies import Policy
 from studies import policy_factors
-from studies.drivetest import path
+from studies.drivetest import neighbors, path, steering_checks
 from studies.drivetest.measurements import (
     CONNECTED,
     EXCHANGE,
@@ -34,6 +34,7 @@ from studies.drivetest.measurements import (
     DriveMeasurements,
     RoamRecord,
 )
+from studies.drivetest.steering_checks import Hint, Visit
 from studies.study import Judgement, Repetition
 from topologies.medium_model import Medium
 from topologies.model import ACCESS_POINT, Scenario
@@ -64,6 +65,11 @@ class Heard:
         """Return the signal of the last frame before a time, None if there is none."""
         place = bisect.bisect_left(self.times_s, at_s)
         return self.dbm[place - 1] if place else None
+
+    def first_below(self, threshold_dbm: float, since_s: float, until_s: float) -> float | None:
+        """Return the first time in a period when a frame was below a signal, None without one."""
+        return next((at_s for at_s, dbm in zip(self.times_s, self.dbm, strict=True)
+                     if since_s <= at_s < until_s and dbm < threshold_dbm), None)
 
 
 @dataclass(frozen=True)
@@ -104,15 +110,24 @@ def judge_repetition(repetition: Repetition, raw: Mapping[str, Any]) -> Judgemen
              if begun_s <= join.begin_s <= ended_s]
     home = max((name for name in heard if heard[name].last_before(begun_s + 1) is not None),
                key=lambda name: heard[name].last_before(begun_s + 1) or 0.0, default="")
+    hints = steering_checks.read_hints(repetition.out / _AIR,
+                                       [f"tk:{key}" for key in raw["link_keys"]],
+                                       _mac_of(scenario))
     roams = _measure_roams(joins, home, heard, raw, repetition.out / _AIR)
+    visits = _list_visits(roams, home, begun_s, ended_s)
+    roams = _describe_scans(roams, visits, hints, heard, scenario)
     checks = [_check_places(heard, scenario, medium, begun_s),
               *_check_roams(roams, home, scenario, medium, begun_s),
               *_check_exchange(policy, roams),
               *_check_protection(policy, repetition.out / _AIR, raw, _mac_of(scenario)),
+              *_check_hints(policy, scenario, repetition.out, raw, steering_checks.Drive(
+                  visits, roams, hints, neighbors.list_neighbors(scenario, medium),
+                  {name: mac for mac, name in names.items()})),
               _check_traffic(roams, raw, scenario)]
     measured = DriveMeasurements(
-        roams=[roam.model_copy(update={"begin_s": roam.begin_s - begun_s,
-                                       "end_s": roam.end_s - begun_s}) for roam in roams],
+        roams=[roam.model_copy(update={
+            "begin_s": roam.begin_s - begun_s, "end_s": roam.end_s - begun_s,
+            "weak_s": None if roam.weak_s is None else roam.weak_s - begun_s}) for roam in roams],
         home=home,
         positions=[(step.at_s, step.position[0], step.position[1])
                    for step in path.list_steps(scenario)],
@@ -191,6 +206,28 @@ def _measure_roams(joins: Sequence[_Join], home: str, heard: Mapping[str, Heard]
             lost_down=effects[DOWN][1], lost_up=effects[UP][1]))
         before = join.access_point
     return roams
+
+
+def _list_visits(roams: Sequence[RoamRecord], home: str, begun_s: float,
+                ended_s: float) -> list[Visit]:
+    """Return the visits on access points, one more than there are roams."""
+    begins = [begun_s, *(roam.end_s for roam in roams)]
+    ends = [*(roam.begin_s for roam in roams), ended_s]
+    return [Visit(name, begin_s, end_s) for name, begin_s, end_s in zip(
+        [home, *(roam.to_ap for roam in roams)], begins, ends, strict=True) if name]
+
+
+def _describe_scans(roams: Sequence[RoamRecord], visits: Sequence[Visit], hints: Sequence[Hint],
+                    heard: Mapping[str, Heard], scenario: Scenario) -> list[RoamRecord]:
+    """Add to each roam since when the signal was weak, and which channels the station probed."""
+    roaming = scenario.network.nodes[scenario.mobile_node].roaming
+    assert roaming is not None
+    return [roam.model_copy(update={
+        "weak_s": heard[visit.access_point].first_below(roaming.threshold_dbm, visit.begin_s,
+                                                       visit.end_s)
+        if visit.access_point in heard else None,
+        "probed_mhz": steering_checks.select_probed(hints, visit)})
+        for roam, visit in zip(roams, visits, strict=False)]
 
 
 def _find_interruption(arrivals: Sequence[tuple[int, float]], begin_s: float,
@@ -303,6 +340,18 @@ def _check_protection(policy: Policy, air: Path, raw: Mapping[str, Any],
     yield CheckRecord(check=PROTECTED, ok=bool(own) and as_due == len(own) and is_open,
                       detail=f"{as_due} of {len(own)} data frames are under {link.cipher}; "
                       f"{detail}")
+
+
+def _check_hints(policy: Policy, scenario: Scenario, out: Path, raw: Mapping[str, Any],
+                 drive: steering_checks.Drive) -> Iterator[CheckRecord]:
+    """Check neighbor reports and BSS transition requests, if the policy has them."""
+    link = policy.layers.link
+    if link is None:
+        return
+    yield from steering_checks.check_support(
+        link, out / _AIR, out / _STATION, [f"tk:{key}" for key in raw["link_keys"]], drive.bssids,
+        _mac_of(scenario))
+    yield from steering_checks.check_hints(link, drive)
 
 
 def _check_traffic(roams: Sequence[RoamRecord], raw: Mapping[str, Any],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from measure.records.record import RecordPart
 
 #: Names of the checks, which negative controls refer to.
@@ -13,6 +15,15 @@ CONNECTED = "roams while connected"
 EXCHANGE = "each roam negotiates keys as the policy says"
 PROTECTED = "protected as the policy says"
 TRAFFIC = "traffic goes on after each roam"
+#: Names of the checks of 802.11k and 802.11v. The first and the third are those of
+#: `measure.checks.key_management`.
+REPORTS_SUPPORTED = "neighbor reports supported"
+REPORTS = "neighbor reports name the neighbors"
+TRANSITION_SUPPORTED = "BSS transition supported"
+REQUESTS = "BSS transition requests name the neighbors"
+ACCEPTED = "BSS transition requests are accepted"
+SCANS_NAMED = "scans the named channels only"
+ROAMS_NAMED = "roams to a named access point"
 
 
 class RoamRecord(RecordPart):
@@ -27,6 +38,9 @@ class RoamRecord(RecordPart):
     - `gap_down_s`, `gap_up_s`: longest time between two arrivals of probe packets during the roam,
       None if no packet arrived afterwards
     - `lost_down`, `lost_up`: probe packets lost during the roam
+    - `weak_s`: first time on this access point when its signal was below the threshold, None if
+      it never was
+    - `probed_mhz`: frequencies of the station's probe requests on this access point
     """
 
     from_ap: str
@@ -43,6 +57,8 @@ class RoamRecord(RecordPart):
     gap_up_s: float | None
     lost_down: int
     lost_up: int
+    weak_s: float | None = None
+    probed_mhz: list[int] = Field(default_factory=list)
 
 
 class DriveMeasurements(RecordPart):

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from measure.records.manifest import LevelRecord
 from policies import Policy
 from studies import policy_factors
-from studies.drivetest import measurements, path
+from studies.drivetest import measurements, neighbors, path
 from studies.drivetest.measurements import DriveMeasurements
 from studies.drivetest.settings import DriveSettings
 from studies.policy_factors import change_layer, control_cell, remove_layer
@@ -77,6 +78,9 @@ def _read_scenarios(names: Sequence[str], files: Sequence[Any]) -> list[Level]:
 
 
 _ON = control_cell("M2", "D1")
+#: Cells of controls for neighbor reports and for BSS transition requests.
+_REPORTS = control_cell("examples/wpa2-psk-neighbor-report.yml", "D2")
+_REQUESTS = control_cell("examples/wpa2-psk-bss-transition.yml", "D2")
 _ALL_ROAMS = [measurements.VISITS, measurements.THRESHOLD, measurements.STRONGER,
               measurements.CONNECTED, measurements.EXCHANGE]
 
@@ -99,6 +103,8 @@ class DriveTest(Study):
     metrics: ClassVar[tuple[Metric, ...]] = (
         Metric("roam_count", "roams", unit=""),
         Metric("roam_time_s", "roam", unit="ms", scale=1e3, better="lower", stops=True),
+        Metric("roam_delay_s", "below the threshold until the roam", unit="s", better="lower"),
+        Metric("probed_channels", "channels probed before a roam", unit="", better="lower"),
         Metric("leaving_signal_dbm", "signal when leaving", unit="dBm", better="higher",
                signed=True),
         Metric("joining_signal_dbm", "signal of the new access point", unit="dBm",
@@ -125,6 +131,33 @@ class DriveTest(Study):
         "drive-without-ft": Fault(
             "access points and station have no fast transition", on=control_cell("M2-ft", "D1"),
             policy=change_layer("link", roaming=None), fails=[measurements.EXCHANGE]),
+        "drive-without-reports": Fault(
+            "access points have no neighbor reports, and the station scans all channels",
+            on=_REPORTS, policy=change_layer("link", neighbor_report=0),
+            fails=[measurements.REPORTS_SUPPORTED, measurements.REPORTS,
+                   measurements.SCANS_NAMED, measurements.ROAMS_NAMED]),
+        "drive-no-neighbors": Fault(
+            "access points answer with an empty neighbor report", on=_REPORTS,
+            fails=[measurements.REPORTS, measurements.SCANS_NAMED, measurements.ROAMS_NAMED]),
+        "drive-other-neighbors": Fault(
+            "access points name others, which do not exist, on the same channels", on=_REPORTS,
+            fails=[measurements.REPORTS, measurements.ROAMS_NAMED]),
+        "drive-report-ignored": Fault(
+            "the station asks for a neighbor report, and scans all channels", on=_REPORTS,
+            fails=[measurements.SCANS_NAMED]),
+        "drive-without-transition": Fault(
+            "access points have no BSS transition management, and the station scans by itself",
+            on=_REQUESTS, policy=change_layer("link", bss_transition=0),
+            fails=[measurements.TRANSITION_SUPPORTED, measurements.REQUESTS,
+                   measurements.ACCEPTED, measurements.SCANS_NAMED, measurements.ROAMS_NAMED]),
+        "drive-request-ignored": Fault(
+            "the station takes no BSS transition requests, and scans by itself", on=_REQUESTS,
+            fails=[measurements.TRANSITION_SUPPORTED, measurements.ACCEPTED,
+                   measurements.SCANS_NAMED]),
+        "drive-no-candidates": Fault(
+            "access points ask the station to move, and name no candidate", on=_REQUESTS,
+            fails=[measurements.VISITS, measurements.CONNECTED, measurements.REQUESTS,
+                   measurements.ACCEPTED, measurements.SCANS_NAMED, measurements.ROAMS_NAMED]),
         "drive-in-clear": Fault(
             "no frame has the link's protection", on=_ON, policy=remove_layer("link"),
             fails=[measurements.EXCHANGE, measurements.PROTECTED])}
@@ -155,13 +188,28 @@ class DriveTest(Study):
         if len(visits) < _LEAST_VISITS:
             raise StudyError(f"scenario {scenario.id}: on medium {medium.name} its station has no "
                              f"reason to leave {visits[0]}; drive farther, or raise threshold_dbm")
+        link = cell.value("policy").layers.link
+        if link and link.bss_transition and (
+                why := neighbors.find_weak_candidate(scenario, medium)):
+            raise StudyError(f"scenario {scenario.id}: a station takes each candidate above "
+                             f"{neighbors.LEAST_CANDIDATE_DBM:.0f} dBm with link.bss_transition; "
+                             f"{why}; lower threshold_dbm, or leave bss_transition out")
         # Only the guest's radios report a signal by position.
         return Spec(network=scenario.network, policy=cell.value("policy"), medium=medium,
                     clocks=("virtual", "processor"))
 
     def task(self, cell: Cell, settings: Settings) -> Mapping[str, Any]:
-        """Return the instructions for one repetition, with the scenario."""
-        return {**super().task(cell, settings), "scenario": to_json(cell.value("scenario"))}
+        """Return the instructions for one repetition, with the scenario and hints for roaming."""
+        assert isinstance(settings, DriveSettings)
+        scenario, link = cell.value("scenario"), cell.value("policy").layers.link
+        listed = neighbors.list_neighbors(scenario, _find_medium(settings.medium))
+        return {**super().task(cell, settings), "scenario": to_json(scenario), "hints": {
+            "neighbor_report": bool(link and link.neighbor_report),
+            "bss_transition": bool(link and link.bss_transition),
+            "neighbors": {name: [asdict(each) for each in others]
+                          for name, others in listed.items()},
+            "frequencies_mhz": sorted({each.frequency_mhz for others in listed.values()
+                                       for each in others})}}
 
     def expected_cost(self, cell: Cell, settings: Settings) -> ExpectedCost:
         """Estimate the duration of a repetition: the drive, and the time around it."""
@@ -189,6 +237,9 @@ class DriveTest(Study):
         """Return means over the roams of a repetition, and the number of lost packets."""
         roams, gaps_s = measured.roams, _gaps_s(measured)
         return {"roam_count": len(roams), "probe_losses": measured.lost_packets,
+                "roam_delay_s": _mean_of([roam.begin_s - roam.weak_s for roam in roams
+                                          if roam.weak_s is not None]),
+                "probed_channels": _mean_of([len(roam.probed_mhz) for roam in roams]),
                 "roam_time_s": _mean_of([roam.end_s - roam.begin_s for roam in roams]),
                 "leaving_signal_dbm": _mean_of([roam.left_dbm for roam in roams]),
                 "joining_signal_dbm": _mean_of([roam.joined_dbm for roam in roams]),

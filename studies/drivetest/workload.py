@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,13 @@ from measure.capture.tcpdump import (
 from measure.mobile_node.outages import send_probe_streams
 from measure.services.hostap import ControlSocket, Hostapd, WpaSupplicant, disconnect_station
 from measure.services.radius import FreeRadius
+from studies.drivetest.neighbors import Neighbor
 from studies.drivetest.path import Step, list_steps
+from studies.drivetest.steering import (
+    NeighborRequests,
+    Steering,
+    name_neighbors,
+)
 from topologies.medium import frequency_mhz
 from topologies.model import ACCESS_POINT, Scenario, from_json
 
@@ -43,6 +50,11 @@ _CONNECT_S, _AFTER_S = 20.0, 4.0
 #: soon after the station drives off; nothing is routed to the station in the second half.
 NO_SCANS, FROZEN, COMMANDED = "drive-no-scans", "drive-not-moved", "drive-commanded"
 CUT_OFF = "drive-cut-off"
+#: Controls: access points know no neighbors, or others with the same channels; the station scans
+#: all channels in spite of a report; it ignores requests, and scans in the background.
+NO_NEIGHBORS, NO_CANDIDATES = "drive-no-neighbors", "drive-no-candidates"
+OTHER_NEIGHBORS = "drive-other-neighbors"
+REPORT_IGNORED, REQUEST_IGNORED = "drive-report-ignored", "drive-request-ignored"
 #: Time from the start of the drive to a commanded roam, and time limit of its scan (s).
 _COMMAND_AFTER_S, _SCAN_S = 3.0, 2.0
 
@@ -59,6 +71,8 @@ class Workload:
         self._supplicants = WpaSupplicant(site)
         self._hostapd = Hostapd(site)
         self._moves: dict[str, list[_Move]] = {}
+        self._requests: NeighborRequests | None = None
+        self._steering: Steering | None = None
         self.calls: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {}
 
     def services(self) -> Sequence[Service]:
@@ -82,6 +96,7 @@ class Workload:
         control = self._supplicants.controls[station]
         moves = self._plan_moves(scenario)
         moves[0][1]()
+        self._prepare_hints(scenario, control, task["hints"])
         self._connect_station(scenario, control)
         with ExitStack() as stack:
             if self._site.fault == CUT_OFF:  # after the captures, for another repetition
@@ -133,6 +148,46 @@ class Workload:
             raise MeasureError("link", f"{scenario.mobile_node}: not connected after "
                                f"{_CONNECT_S:g} s{f'; {daemon.name}: {cause}' if cause else ''}")
 
+    def _prepare_hints(self, scenario: Scenario, control: ControlSocket,
+                       hints: Mapping[str, Any]) -> None:
+        """Prepare neighbor reports and BSS transition requests, as far as the policy has them.
+
+        Args:
+            scenario: the scenario of the drive.
+            control: control socket of the station's wpa_supplicant.
+            hints: whether the policy has `neighbor_report` and `bss_transition`, with the
+                `neighbors` by access point.
+        """
+        fault, controls = self._site.fault, self._hostapd.controls
+        neighbors = {name: [_alter_neighbor(Neighbor(**each), fault) for each in others]
+                     for name, others in hints["neighbors"].items()}
+        if fault in (NO_NEIGHBORS, NO_CANDIDATES):
+            neighbors = {name: [] for name in neighbors}
+        self._requests = self._steering = None
+        station = scenario.network.nodes[scenario.mobile_node]
+        assert station.roaming is not None
+        if hints["neighbor_report"]:
+            # A control takes neighbor reports away from access points.
+            if self._has_option("rrm_neighbor_report"):
+                name_neighbors(controls, scenario, neighbors)
+            self._requests = NeighborRequests(
+                control, station.roaming, hints["frequencies_mhz"],
+                is_ignored=fault == REPORT_IGNORED, decides=not hints["bss_transition"])
+        if hints["bss_transition"] and self._has_option("bss_transition"):
+            self._steering = Steering(controls, station.radio_mac, station.roaming, neighbors)
+        if fault == REQUEST_IGNORED:
+            roaming = scenario.network.nodes[scenario.mobile_node].roaming
+            assert roaming is not None
+            control.send_command("SET disable_btm 1")
+            channels = " ".join(map(str, hints["frequencies_mhz"]))
+            control.send_command(f"SET_NETWORK 0 scan_freq {channels}")
+            control.send_command(f'SET_NETWORK 0 bgscan "{station.roaming.bgscan_option}"')
+
+    def _has_option(self, option: str) -> bool:
+        """Return whether the access points' configuration switches an option of hostapd on."""
+        return all(f"\n{option}=1\n" in (self._site.mount / name / Hostapd.file).read_text()
+                   for name in self._hostapd.controls)
+
     @contextmanager
     def _add_monitor(self, station: str) -> Iterator[None]:
         """Give the station a monitor interface, whose frames have the received signal."""
@@ -151,6 +206,8 @@ class Workload:
         assert scenario.mobility is not None
         begun_s, drive = time.monotonic(), scenario.mobility
         session.stamp("start")
+        if self._requests is not None:
+            self._requests.begin_visit()
         faults = {COMMANDED: (drive.start_s + _COMMAND_AFTER_S, self._command_roam),
                   CUT_OFF: ((drive.start_s + drive.stop_s) / 2, self._cut_off)}
         fault_s, inject = faults.pop(self._site.fault, (math.inf, None))
@@ -158,6 +215,8 @@ class Workload:
             self._watch_until(control, begun_s + step.at_s, session.raw)
             # An access point takes its key in use a moment after the station reports the roam.
             self._note_keys(scenario, session.raw)
+            if self._steering is not None:
+                self._steering.check_signal(time.monotonic())
             if self._site.fault != FROZEN:
                 tell()
             if inject is not None and step.at_s >= fault_s:
@@ -166,11 +225,16 @@ class Workload:
         self._watch_until(control, begun_s + scenario.mobility.stop_s + _AFTER_S, session.raw)
         session.stamp("end")
 
-    @staticmethod
-    def _watch_until(control: ControlSocket, until_s: float, raw: dict[str, Any]) -> None:
+    def _watch_until(self, control: ControlSocket, until_s: float, raw: dict[str, Any]) -> None:
         """Read the supplicant's events until a time, and note each connection."""
-        while event := control.wait_event({_UP}, until_s):
-            raw["connected"].append([event.at_s, event.text])
+        requests = self._requests
+        while time.monotonic() < until_s:
+            event = control.wait_event({_UP, *(requests.events if requests else ())},
+                                       min(until_s, requests.due_s if requests else until_s))
+            if event is not None and event.name == _UP:
+                raw["connected"].append([event.at_s, event.text])
+            if requests is not None:
+                requests.handle_event(event)
 
     def _note_keys(self, scenario: Scenario, raw: dict[str, Any]) -> None:
         mac = scenario.network.nodes[scenario.mobile_node].radio_mac
@@ -204,3 +268,10 @@ class Workload:
         return [name for name in scenario.network.of_duty(ACCESS_POINT)
                 if kernel_state.is_authorized(self._site.testbed, name,
                                               nodes[name].radio_interface, mac)]
+
+
+def _alter_neighbor(neighbor: Neighbor, fault: str) -> Neighbor:
+    """Return a neighbor, with a BSSID that no access point has if this is the injected fault."""
+    if fault != OTHER_NEIGHBORS:
+        return neighbor
+    return replace(neighbor, bssid=f"{neighbor.bssid[:-2]}ff")

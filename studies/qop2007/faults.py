@@ -41,6 +41,8 @@ _LIMITS = "channel access and aggregates are as the air charges"
 #: settings of WireGuard.
 _RESUMED, _RESUMED_13 = "examples/wpa2-eap-tls-resumed.yml", "examples/wpa3-eap-tls-resumed.yml"
 _HIDDEN = "examples/wpa2-psk-hidden.yml"
+_REPORTS, _TRANSITION = (f"examples/wpa2-psk-{name}.yml"
+                         for name in ("neighbor-report", "bss-transition"))
 _CARD = "examples/wpa3-eap-aka-prime.yml"
 _POST_QUANTUM = "examples/wpa3-eap-tls-ml-dsa-65.yml"
 _WIREGUARD = "examples/wpa2-wireguard.yml"
@@ -134,6 +136,13 @@ TODAYS: Mapping[str, Fault] = {
         "beacons are not protected", policy=change_layer("link", beacon_protection=0),
         on=control_cell("M3"),
         fails=["beacons are protected"]),
+    "no-neighbor-reports": Fault(
+        "access points have no neighbor reports", policy=change_layer("link", neighbor_report=0),
+        on=control_cell(_REPORTS), fails=["neighbor reports supported"]),
+    "no-bss-transition": Fault(
+        "access points have no BSS transition management",
+        policy=change_layer("link", bss_transition=0), on=control_cell(_TRANSITION),
+        fails=["BSS transition supported"]),
     "any-channel": Fault(
         "the operating channel is not validated", policy=change_layer("link", ocv=0),
         on=control_cell("M3"),

@@ -71,6 +71,7 @@ OWN: dict[str, dict[str, Any]] = {
     "vlan": example("wpa2-eap-vlan"),
     "vlan-psk": example("wpa2-psk-vlan"),
     "over-ds": example("wpa3-sae-ft-over-ds"),
+    "hints": example("wpa3-sae-802.11kv"),
     "tkip-group": example("wpa2-tkip-group"),
     "accounted": example("wpa2-eap-accounting"),
     "authentic": example("wpa2-eap-message-authenticator"),
@@ -130,7 +131,7 @@ GONE = {
 }
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
 SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device", "over-ds",
-                               "vlan-psk",
+                               "vlan-psk", "hints",
                                "tkip-group", "owe-transition", "tkip", "wep-40"],
                               ("station", "access_point")),
               **dict.fromkeys(["ikev2-transport", "aka", "temporary", "nested", "ike-lists",
@@ -817,6 +818,18 @@ def test_access_points_pass_fast_transition_on_where_the_policy_says(rendered: R
     ap, station = both(rendered, "over-ds")
     assert (ap["ft_over_ds"], ap["wpa_key_mgmt"], station["key_mgmt"]) == ("1", "FT-SAE", "FT-SAE")
     assert "ft_over_ds" not in both(rendered, "wpa3-sae")[0]
+
+
+def test_access_points_and_stations_get_hints_where_the_policy_says(rendered: Rendered) -> None:
+    """Channels of a network would come before those that an access point names."""
+    ap, station = both(rendered, "hints")
+    assert (ap["rrm_neighbor_report"], ap["bss_transition"]) == ("1", "1")
+    general = rendered.path("hints", "a2/wpa_supplicant.conf").read_text().partition("network={")[0]
+    assert "freq_list=2412" in general.splitlines()
+    assert "scan_freq" not in station
+    plain, other = both(rendered, "wpa3-sae")
+    assert not {"rrm_neighbor_report", "bss_transition"} & plain.keys()
+    assert other["scan_freq"] == "2412"
 
 
 def test_frames_to_all_have_the_group_cipher(rendered: Rendered) -> None:

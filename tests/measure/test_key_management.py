@@ -535,3 +535,23 @@ def handshake_frames(passphrase: str, ssid: str) -> list[bytes]:
     answer = blank[1][:81] + check + blank[1][97:]
     kind = b"\x88\x8e"
     return [station + cell + kind + blank[0], cell + station + kind + answer]
+
+
+@pytest.mark.parametrize(("offer", "request_", "broken"), [
+    ({}, {}, set()),
+    ({"reports_neighbors": False}, {}, {"neighbor reports supported"}),
+    ({"has_bss_transition": False}, {}, {"BSS transition supported"}),
+    ({}, {"elements": ()}, {"neighbor reports supported"}),
+    ({}, {"has_bss_transition": False}, {"BSS transition supported"})])
+def test_hints_for_roaming_are_announced_by_both_sides(
+        offer: dict[str, Any], request_: dict[str, Any], broken: set[str]) -> None:
+    layer = LinkLayer.model_validate(
+        {"cipher": "CCMP", "keys": "psk", "neighbor_report": 1, "bss_transition": 1})
+    beacon = frame(1, management_frames.BEACON, ACCESS_POINT, **{
+        "reports_neighbors": True, "has_bss_transition": True, **offer})
+    request = frame(7, management_frames.REASSOCIATION_REQUEST, **{
+        "elements": (0, 70), "has_bss_transition": True, **request_})
+    checks = list(key_management.check_roaming_support(layer, [beacon, beacon], [request]))
+    assert {check.check for check in checks if not check.ok} == broken
+    assert not any(check.ok for check in key_management.check_roaming_support(layer, [], []))
+    assert not list(key_management.check_roaming_support(SAE, [beacon], [request]))

@@ -83,6 +83,8 @@ PROVEN_BY = {
     "link.roaming": "fast transition",
     "link.ft_over_ds": "fast transition over the DS",
     "link.beacon_protection": "beacons are protected",
+    "link.neighbor_report": "neighbor reports supported",
+    "link.bss_transition": "BSS transition supported",
     "link.offered": "key management offered", "link.group_cipher": "group cipher negotiated",
     "link.station_pmf": "station without protected management frames",
     "link.owe_transition": "OWE transition",

@@ -59,11 +59,13 @@ EXPECTED: Mapping[str, Sample] = {
     "hostapd-transition.conf": Sample(
         {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 1, "group": 19, "beacon_protection": 1,
                   "offered": ["WPA-PSK", "WPA-PSK-SHA256", "SAE"],
+                  "neighbor_report": 1, "bss_transition": 1,
                   "options": {"hostapd": {"sae_pwe": 2, "sae_require_mfp": 1}}}},
         (f":8: wpa_psk: {CREDENTIAL}",
          ":12: sae_groups: 20 and 21: a policy has one group",
          ":7: rsn_pairwise: GCMP: a policy has one cipher", f":9: sae_password: {CREDENTIAL}",
-         ":16: unknown_of_tomorrow: not measured here"), id="Home-5-GHz"),
+         ":16: unknown_of_tomorrow: not measured here",
+         ":19: rrm_beacon_report: not measured here"), id="Home-5-GHz"),
     "hostapd-192-bit.conf": Sample(
         {"link": {"cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
                   "group_mgmt": "BIP-GMAC-256"}, "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}},
@@ -124,6 +126,7 @@ EXPECTED: Mapping[str, Sample] = {
     "openwrt-enterprise": Sample(
         {"link": {"cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "sha256", "roaming": "okc",
                   "offered": ["WPA-EAP", "WPA-EAP-SHA256"],
+                  "neighbor_report": 1, "bss_transition": 1,
                   "options": {"hostapd": {"wpa_group_rekey": 600}}},
          "dot1x": {**PEAP, "accounting": 1}},
         (f":7: auth_secret: {CREDENTIAL}", f":11: dae_secret: {CREDENTIAL}",

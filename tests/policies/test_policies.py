@@ -589,6 +589,10 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="eap", vlan=4095), "dot1x": {"eap": "TLS"}},
         "x.yml:7: layers.link.vlan: 4095 is too large; write 1 to 4094",
     ),
+    "neighbor reports with WEP": (
+        {"link": {"cipher": "WEP-104", "keys": "static", "neighbor_report": 1}},
+        "x.yml:7: neighbor_report is measured with WPA2 and later, and cipher is WEP-104; leave",
+    ),
     "passphrases by device with SHA-256": (
         {"link": link(passphrases="by-device", akm="sha256")},
         "x.yml:7: passphrases by device are of keys: psk with CCMP or GCMP, without roaming and",
@@ -830,6 +834,8 @@ NO_EFFECT: list[tuple[dict[str, Any], str, str, Any, str]] = [
      "hostapd's option radius_acct_interim_interval has no effect without dot1x.accounting 1"),
     (EAP, "hostapd", "auth_server_type", "TLS", "it follows from layers.dot1x.transport; write ra"),
     (EAP, "hostapd", "dynamic_vlan", 2, "it follows from layers.link.vlan; write the number"),
+    (EAP, "hostapd", "rrm_neighbor_report", 1, "layers.link.neighbor_report; write 1 there"),
+    (EAP, "hostapd", "bss_transition", 1, "it follows from layers.link.bss_transition; write 1"),
     (EAP, "hostapd", "okc", 1, "it follows from layers.link.roaming; write roaming okc"),
     (EAP, "wpa_supplicant", "proactive_key_caching", 1, "layers.link.roaming; write roaming okc"),
     (EAP, "wpa_supplicant", "anonymous_identity", "x", "layers.dot1x.identity; write anonymous"),

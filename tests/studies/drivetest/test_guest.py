@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 import studies
-from conftest import Qop
+from conftest import PROJECT, Qop
 from measure.records.record import Record
+from studies.drivetest import measurements
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
-DRIVE = ("run", "drivetest", "--scenarios", "D1", "--repetitions", "1")
+DRIVE = ("run", "drivetest", "--repetitions", "1", "--scenarios")
 
 
 def only(qop: Qop, out: str) -> Record:
@@ -22,7 +23,7 @@ def only(qop: Qop, out: str) -> Record:
 def test_a_station_roams_twice_by_its_signal(shared_qop: Qop, policy: str,
                                              eapol_frames: int) -> None:
     """From one access point to the next, below the threshold, and with little interruption."""
-    done = shared_qop(*DRIVE, "--policies", policy, "--out", f"drive-{policy}")
+    done = shared_qop(*DRIVE, "D1", "--policies", policy, "--out", f"drive-{policy}")
     record = only(shared_qop, f"drive-{policy}")
     assert done.returncode == 0, record.reason + done.stderr
     assert record.measured is not None
@@ -35,12 +36,32 @@ def test_a_station_roams_twice_by_its_signal(shared_qop: Qop, policy: str,
     assert "fig-drive-" in (shared_qop.folder / f"drive-{policy}" / "report.html").read_text()
 
 
+@pytest.mark.parametrize(("policy", "probed"), [
+    ("wpa2-psk-neighbor-report", [[2437], [2412, 2462]]), ("wpa3-sae-802.11kv", [[2437], [2462]])])
+def test_a_station_follows_the_hints_of_its_access_points(shared_qop: Qop, policy: str,
+                                                          probed: list[list[int]]) -> None:
+    """It scans what they name, and their frames are proven, also where PMF protects them."""
+    file = str(PROJECT / "examples" / f"{policy}.yml")
+    done = shared_qop(*DRIVE, "D2", "--policies", file, "--out", policy)
+    record = only(shared_qop, policy)
+    assert done.returncode == 0, record.reason + done.stderr
+    assert record.measured is not None
+    assert [roam["probed_mhz"] for roam in record.measured["roams"]] == probed
+    assert {measurements.REPORTS, measurements.SCANS_NAMED} <= {
+        check.check for check in record.evidence}
+
+
 @pytest.mark.parametrize("name", ["drive-no-scans", "drive-commanded", "drive-not-moved",
-                                  "drive-cut-off", "drive-without-ft"])
+                                  "drive-cut-off", "drive-without-ft", "drive-no-neighbors",
+                                  "drive-other-neighbors", "drive-report-ignored",
+                                  "drive-request-ignored", "drive-no-candidates"])
 def test_a_drive_without_its_cause_is_no_proof(shared_qop: Qop, name: str) -> None:
     """Traffic flows as before, and exactly the checks of the control fail."""
     fault = studies.load_study("drivetest").find_fault(name)
     assert fault is not None
-    shared_qop(*DRIVE, "--policies", fault.on["policy"], "--out", name, "--fault", name)
+    policy = fault.on["policy"]
+    shared_qop(*DRIVE, fault.on["scenario"], "--policies",
+               str(PROJECT / policy) if policy.endswith(".yml") else policy,
+               "--out", name, "--fault", name)
     evidence = only(shared_qop, name).evidence
     assert {check.check for check in evidence if not check.ok} == set(fault.fails)
