@@ -169,7 +169,7 @@ def _describe_ocsp_responder(_network: Network, node: Node, _name: str) -> dict[
 
 def _describe_gateway(network: Network, node: Node, name: str) -> dict[str, Any]:
     """Return the ends of the tunnels of a gateway: its mobile nodes, and the other gateways."""
-    others = [other for other in network.subnet_gateways if other != name]
+    others = [other for other in network.tunnel_gateways if other != name and node.nat is None]
     return {"address": node.address,
             "mobile_nodes": [{"name": other, "address": entry.address}
                              for other, entry in network.nodes.items()

@@ -78,6 +78,13 @@ class IpsecLayer(SparseLayer):
     mobike: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether the tunnel follows its node to other addresses (RFC "
         "4555), in place of Mobile IP. Left out: 0.")
+    dpd: Annotated[int, Field(ge=5, le=600)] | None = Field(
+        default=None, description="Seconds without a packet of the gateway after which the mobile "
+        "node asks whether it is alive, 5 to 600. With MOBIKE this also finds out that a router "
+        "changed the node's port. Left out: it never asks.")
+    keepalive: Annotated[int, Field(ge=5, le=600)] | None = Field(
+        default=None, description="Seconds after which an idle mobile node behind a router with "
+        "NAT sends a NAT keepalive (RFC 3948), 5 to 600. Left out: it sends none.")
 
     @field_validator("ike_proposal")
     @classmethod
@@ -144,6 +151,15 @@ class IpsecLayer(SparseLayer):
             raise make_fault("the strongSwan with ML-KEM has no certificates here",
                              "write authentication: pubkey or psk, or leave mlkem768 out of "
                              "ike_proposal", ("authentication",), ("ike_proposal",))
+        for field in ("dpd", "keepalive"):
+            if getattr(self, field) and not self.mobike:
+                raise make_fault(f"{field} is measured behind a router with NAT, and mobike is "
+                                 "needed to get there", f"write mobike: 1, or leave out {field}",
+                                 (field,), ("mobike",))
+        if self.dpd and self.keepalive and self.dpd <= self.keepalive:
+            raise make_fault(f"dpd: {self.dpd} sends before keepalive: {self.keepalive} is over",
+                             "write a shorter keepalive, or leave it out", ("keepalive",),
+                             ("dpd",))
         if self.mobike and self.mode == "transport":
             raise make_fault("mobike moves tunnels, and mode is transport",
                              "write mode: tunnel, or leave out mobike", ("mobike",), ("mode",))

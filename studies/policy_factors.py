@@ -309,7 +309,7 @@ def policy_level(policy: Policy) -> Level:
 
 
 def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
-                   drives: bool = False) -> list[Level]:
+                   drives: bool = False, has_nat: bool = False) -> list[Level]:
     """Return scenarios by name and file as levels.
 
     Args:
@@ -317,6 +317,7 @@ def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
         files: scenario files of the user.
         drives: whether the study measures scenarios in which the station roams by itself, and no
             others.
+        has_nat: whether the study measures scenarios with address translation, too.
 
     Returns:
         The chosen scenarios. Without names and files, all of this kind that come with the project.
@@ -345,6 +346,10 @@ def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
                 "or choose the study qop2007" if drives else
                 "its station roams by itself, and this study moves it by command; choose the "
                 "study drivetest, or leave roaming out"))
+        if level.value.visited_nat is not None and not has_nat:
+            raise StudyError(f"scenario {level.id}: {level.value.foreign_agent} translates "
+                             "addresses, and this study does not measure that; leave out nat, or "
+                             "choose the study qop2007")
     return levels
 
 
@@ -456,7 +461,7 @@ def _drop_default_fields(node: dict[str, Any]) -> None:
 
     So scenarios keep the digests of earlier versions.
     """
-    for name in ("radius_server", "second_radius_server", "is_down", "roaming"):
+    for name in ("radius_server", "second_radius_server", "is_down", "roaming", "nat"):
         if not node[name]:
             del node[name]
     for interface in node["interfaces"].values():

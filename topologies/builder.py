@@ -12,6 +12,7 @@ import hashlib
 import ipaddress
 import os
 import resource
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -20,7 +21,7 @@ from typing import Protocol
 from mininet.net import Mininet
 from mininet.node import Node as MininetNode
 
-from topologies import builders, hwsim, model, queueing_disciplines
+from topologies import address_translation, builders, hwsim, model, queueing_disciplines
 from topologies.fork_server import TcpdumpForks
 from topologies.interfaces import Interfaces, Route, WireEnd, enter_namespace, set_sysctls
 from topologies.medium import Channel, Transmitters
@@ -232,6 +233,7 @@ class Testbed:
                 self._add_wire(link, interfaces)
         for name, node in self.network.nodes.items():
             self._configure_node(name, node)
+            self._add_translation(name, node)
         for name in self.network.of_duty(model.ACCESS_POINT) if self.vlan else ():
             self._add_vlan(name)
         if self.medium is not None and self.network.has_radios:
@@ -321,6 +323,13 @@ class Testbed:
                     if network.nodes[station].agent == agent:
                         interfaces.add_route(Route(f"{network.nodes[station].address}/32",
                                                    device=name))
+
+    def _add_translation(self, name: str, node: model.Node) -> None:
+        """Make a gateway translate addresses, if the network says so."""
+        if node.nat is not None and shutil.which("nft") is None:
+            raise RuntimeError(f"{name}: nat needs the program nft, and this machine has none; "
+                               "install Debian's nftables, or choose a network without nat")
+        self._run_steps(name, address_translation.setup_commands(node))
 
     def _run_steps(self, name: str, steps: Sequence[str]) -> None:
         """Run commands on a node that print nothing unless they fail.

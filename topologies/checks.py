@@ -175,6 +175,8 @@ __all__ = [
 
 #: Method of background scans, and thresholds of the signal from any to none that is received.
 BGSCAN, THRESHOLDS_DBM = "simple", (-100, -1)
+#: Seconds without packets after which routers delete a mapping of UDP.
+UDP_TIMEOUTS_S = (5, 3600)
 
 # Duties are groups of Ansible's inventory, which reserves two names; node names are its hosts.
 _DUTY = re.compile(r"[a-z][a-z0-9_]*")
@@ -352,6 +354,7 @@ def _check_duty_fields(name: str, node: Node, place: YamlSource) -> None:
     if node.has_duty(STATION):
         _check_station(name, node, place)
     _check_roaming(node.roaming, place.part_at("roaming"))
+    _check_nat(name, node, place.part_at("nat"))
     if node.has_duty(HOME_AGENT) and node.has_duty(GATEWAY):
         raise TopologyError(f"{place.at('duties', name=f'{name}: duties')}: a {HOME_AGENT} is the "
                             f"gateway of its subnet; leave {GATEWAY} out")
@@ -381,6 +384,29 @@ def _check_roaming(roaming: Roaming | None, place: YamlSource) -> None:
         raise TopologyError(f"{place.at('short_s')}: scans every {roaming.short_s} s below the "
                             f"threshold and every {roaming.long_s} s above; write 1 or more, and "
                             "no more than long_s")
+
+
+def _check_nat(name: str, node: Node, place: YamlSource) -> None:
+    """Refuse address translation by a node that is no gateway, or without an outside."""
+    if node.nat is None:
+        return
+    if not ((node.has_duty(HOME_AGENT) or node.has_duty(GATEWAY)) and node.forwarding):
+        raise TopologyError(f"{place.at(name=f'{name}: nat')}: has an effect on a gateway of a "
+                            f"subnet alone; give {name} the duty {GATEWAY} and forwarding: true, "
+                            "or leave it out")
+    at = place.at("outside", name=f"{name}: nat: outside")
+    outside = node.interfaces.get(node.nat.outside)
+    if outside is None or not outside.address:
+        raise TopologyError(f"{at}: {name} has no interface {node.nat.outside!r} with an address; "
+                            "name the one towards other networks")
+    if node.gateway is None or IPv4Address(node.gateway) not in IPv4Interface(
+            outside.address).network:
+        raise TopologyError(f"{at}: the gateway of {name} is not behind {node.nat.outside}, so "
+                            "that no packet leaves by it; name the interface towards the gateway")
+    least, most = UDP_TIMEOUTS_S
+    if not least <= node.nat.udp_timeout_s <= most:
+        raise TopologyError(f"{place.at('udp_timeout_s', name=f'{name}: nat: udp_timeout_s')}: "
+                            f"{node.nat.udp_timeout_s}; write seconds, {least} to {most}")
 
 
 def _check_station(name: str, node: Node, place: YamlSource) -> None:
@@ -467,7 +493,8 @@ def _check_visit(scenario: Scenario, at: YamlPlace) -> None:
         return
     nodes = scenario.network.nodes
     for agent in (scenario.agent, scenario.foreign_agent):
-        if not nodes[agent].has_duty(HOME_AGENT):
+        # Behind a router with NAT a tunnel follows the node, without Mobile IP.
+        if not nodes[agent].has_duty(HOME_AGENT) and nodes[agent].nat is None:
             raise TopologyError(f"{at}: {scenario.roams_to} is in another subnet, and {agent} is "
                                 f"no {HOME_AGENT}, so that no packet would follow the mobile node; "
                                 f"give both subnets one, or name an access point of its own subnet")
@@ -540,6 +567,12 @@ def _check_moves(scenario: Scenario, source: YamlSource) -> None:
     if scenario.moves_on and scenario.foreign_agent is None:
         raise TopologyError(f"{source.at('moves_on')}: {scenario.roams_to} is in the mobile node's "
                             "own subnet, where it moves on in any case; leave it out")
+    for name, node in scenario.network.nodes.items():
+        if node.nat is not None and not (scenario.moves_on and name == scenario.foreign_agent):
+            at = source.part_at("network").at("nodes", name, "nat", name=f"{name}: nat")
+            raise TopologyError(f"{at}: has an effect on the subnet that the mobile node moves to; "
+                                f"leave it out, or let {scenario.mobile_node} move there with "
+                                "roams_to and moves_on")
 
 
 def _check_drive(scenario: Scenario, source: YamlSource) -> None:

@@ -41,7 +41,7 @@ _LATER_MEDIUM_FIELDS = ("longest_ppdu_us", "mpdu_spacing_us", "s_mpdu", "queue_f
 
 #: Likewise fields of a link, and of a node.
 _LATER_LINK_FIELDS = ("jitter_ms", "loss_burst_packets")
-_LATER_NODE_FIELDS = ("second_radius_server", "is_down", "roaming")
+_LATER_NODE_FIELDS = ("second_radius_server", "is_down", "roaming", "nat")
 
 # --- A scenario's changes to its network: nodes, channels, positions and wires ---
 

@@ -68,8 +68,8 @@ def visited_subnet(home_address: str, gateway: str, agent: Sequence[str]) -> Vis
 
 __all__ = ["ACCESS_POINT", "DCF", "DHCP_SERVER", "GATEWAY", "HOME_AGENT", "OCSP_RESPONDER",
            "QUEUE", "RADIUS_SERVER", "ROUTER", "STATION", "Device", "Interface", "Link", "Medium",
-           "Mobility", "Network", "Node", "Roaming", "Scenario", "Wire", "from_json", "node_of",
-           "with_duties"]
+           "Mobility", "Nat", "Network", "Node", "Roaming", "Scenario", "Wire", "from_json",
+           "node_of", "with_duties"]
 
 # --- Networks and scenarios ---
 
@@ -119,6 +119,18 @@ class Roaming(Strict):
 
 
 @dataclass(frozen=True)
+class Nat(Strict):
+    """Translation of source addresses and ports by a router (NAPT, RFC 3022).
+
+    Packets that leave by the interface `outside` get its address and a random port. The router
+    deletes a mapping of UDP after `udp_timeout_s` without packets.
+    """
+
+    outside: str
+    udp_timeout_s: int = 120
+
+
+@dataclass(frozen=True)
 class Node(Strict):
     """A node of a network, with its duties (such as access_point), which the network names.
 
@@ -127,7 +139,8 @@ class Node(Strict):
     answer, and `is_down` says of a server that it does not run. `routes` maps further prefixes to
     next hops; `serves` is the prefix behind a home agent. `position` is x and y, or x, y and z, in
     metres. `device` is the processor that it computes on; None is the machine as it is. With
-    `roaming`, a station changes its access point by itself.
+    `roaming`, a station changes its access point by itself. With `nat`, a gateway translates the
+    addresses of packets from its subnets.
     """
 
     duties: list[str]
@@ -145,6 +158,7 @@ class Node(Strict):
     position: list[float] | None = None
     device: Device | None = None
     roaming: Roaming | None = None
+    nat: Nat | None = None
 
     def has_duty(self, duty: str) -> bool:
         """Return whether the node has a duty, such as access_point."""
@@ -277,6 +291,14 @@ class Network(Strict):
         """Return the names of home agents and gateways, at which tunnels of stations end."""
         return [name for name, node in self.nodes.items()
                 if node.has_duty(HOME_AGENT) or node.has_duty(GATEWAY)]
+
+    @property
+    def tunnel_gateways(self) -> list[str]:
+        """Return the subnet gateways between which tunnels can exist.
+
+        A gateway that translates addresses is none: it belongs to another organisation.
+        """
+        return [name for name in self.subnet_gateways if self.nodes[name].nat is None]
 
     def radius_server_of(self, access_point: str) -> str:
         """Return the name of the RADIUS server that answers an access point, or "" without one."""
@@ -474,6 +496,18 @@ class Scenario(Strict):
         visited = agent.interfaces[agent.interface_of(agent.address)].address or ""
         return visited_subnet(nodes[self.mobile_node].address, visited,
                               [i.ip for i in home_agent.interfaces.values() if i.address])
+
+    @property
+    def visited_nat(self) -> Nat | None:
+        """Return the address translation of the visited subnet's gateway, None without one."""
+        return self.network.nodes[self.foreign_agent].nat if self.foreign_agent else None
+
+    @property
+    def translated_address(self) -> str:
+        """Return the address that a visited gateway with NAT gives to packets, "" without one."""
+        if self.visited_nat is None or self.foreign_agent is None:
+            return ""
+        return self.network.nodes[self.foreign_agent].interfaces[self.visited_nat.outside].ip
 
     @property
     def companions(self) -> list[str]:

@@ -48,6 +48,8 @@ _MODES = ("transport", "tunnel", "ro", "in_trigger", "beet", "iptfs")
 #: attribute with the truncated length comes first.
 _ALGORITHMS = {"auth": ((20, 72), (1, 68)), "enc": ((2, 68),), "aead": ((18, 72),)}
 _NAME_BYTES = 64
+#: XFRMA_ENCAP with struct xfrm_encap_tmpl: type, and UDP ports in network byte order.
+_ENCAPSULATION, _PORTS = 4, struct.Struct("!2xHH")
 
 
 def read_xfrm_states(pid: int) -> list[dict[str, Any]]:
@@ -55,7 +57,7 @@ def read_xfrm_states(pid: int) -> list[dict[str, Any]]:
 
     Returns:
         A dict for each SA: src, dst, proto, mode, enc, auth or aead, bytes, packets. `enc_bits` and
-        so on are the key sizes.
+        so on are the key sizes. `encap_sport` and `encap_dport` are the ports of ESP in UDP.
 
     Raises:
         OSError: The query failed.
@@ -74,10 +76,12 @@ def parse_xfrm_state(body: bytes) -> dict[str, Any]:
     source, destination = (socket.inet_ntop(family, body[place:place + address_bytes])
                            for place in (_SOURCE, _DESTINATION))
     protocol = body[_PROTOCOL]
+    attributes = parse_attributes(body[_SA_BYTES:])
+    ports = _PORTS.unpack_from(attributes[_ENCAPSULATION]) if _ENCAPSULATION in attributes else ()
     return {"src": source, "dst": destination, "proto": _PROTOCOLS.get(protocol, str(protocol)),
             "mode": _MODES[mode] if mode < len(_MODES) else str(mode),
-            **_parse_algorithms(parse_attributes(body[_SA_BYTES:])), "bytes": size_bytes,
-            "packets": packets}
+            **_parse_algorithms(attributes), "bytes": size_bytes, "packets": packets,
+            **dict(zip(("encap_sport", "encap_dport"), ports, strict=False))}
 
 
 def _parse_algorithms(attributes_by_type: Mapping[int, bytes]) -> dict[str, Any]:

@@ -238,7 +238,7 @@ class TimeLimits:
     @property
     def ike_retry_s(self) -> float:
         """Return charon's retransmission timeout for the longest path of IKE messages (s)."""
-        agents = self._network.subnet_gateways
+        agents = self._network.tunnel_gateways
         between = [self.path_through(one, other) for one in agents for other in agents]
         return max(ike_retry_s(path) for path in (self._to_agent, worst_path(between)))
 

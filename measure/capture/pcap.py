@@ -25,6 +25,9 @@ _FILE_HEAD, _SNAP_BYTES = struct.Struct("<IHHiIII"), 4096
 _ETHERNET_BYTES, _UDP_BYTES = 14, 8
 #: Protocol number of UDP.
 UDP = 17
+_UDP_BYTES, _ESP = 8, 50
+#: UDP port of IPsec behind NAT, and the bytes by which IKE differs from ESP there (RFC 3948, 2.2).
+IPSEC_NAT_PORT, _NON_ESP_MARKER = 4500, bytes(4)
 #: EtherTypes of IPv4 and EAPOL.
 IPV4, EAPOL = 0x0800, 0x888E
 _IP_BYTES = 20
@@ -145,6 +148,23 @@ def join_fragments(captured: Iterable[CapturedFrame], protocol: int) -> list[Cap
             sum(frames[at].wire_bytes for at in places))}
     placed = (taken.get(place, frame) for place, frame in enumerate(frames))
     return [frame for frame in placed if frame is not None]
+
+
+def unwrap_esp(packet: bytes) -> bytes:
+    """Return an IPv4 packet with ESP in UDP as one with ESP in IP (RFC 3948, 2.1).
+
+    IKE messages, NAT keepalives and all other packets stay as they are.
+    """
+    start = (packet[0] & 15) * 4 if packet else 0
+    body = packet[start + _UDP_BYTES:]
+    if len(packet) < _IP_BYTES or packet[9] != UDP or len(body) <= len(_NON_ESP_MARKER) or (
+            int.from_bytes(packet[6:8], "big") & FRAGMENT_OFFSET) or body.startswith(
+            _NON_ESP_MARKER) or IPSEC_NAT_PORT not in (
+            int.from_bytes(packet[at:at + 2], "big") for at in (start, start + 2)):
+        return packet
+    length = int.from_bytes(packet[2:4], "big") - _UDP_BYTES
+    return (packet[:2] + length.to_bytes(2, "big") + packet[4:9] + bytes((_ESP,))
+            + packet[10:start] + body)
 
 
 def _reassemble_ip(captured: Iterable[CapturedFrame],

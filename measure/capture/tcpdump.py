@@ -294,8 +294,8 @@ def macsec_filter(one_in: int) -> str:
 #: Name of the part with authentication and handoff, for studies that run their own programs on the
 #: air.
 AIR_PART = "air"
-#: Prefixes of captures: authentication at home, traffic, and handoff.
-AUTH, TRAFFIC, MOVE = "auth", "traffic", "move"
+#: Prefixes of captures: authentication at home, traffic, handoff, and on both sides of NAT.
+AUTH, TRAFFIC, MOVE, NAT = "auth", "traffic", "move", "nat"
 #: Capture filter on a mobile node's interface during an authentication.
 AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
                "or udp port 4500 or udp port 51820 or udp port 4433 or udp port 67 or udp port 68")

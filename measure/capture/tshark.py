@@ -228,6 +228,11 @@ class Packet:
             *one, self.ike_payload, self.length)
 
     @property
+    def is_esp(self) -> bool:
+        """Return whether the packet is ESP, in IP or in UDP (RFC 3948)."""
+        return self.ip_proto == ESP or bool(self.esp_spi)
+
+    @property
     def is_mobile_ip(self) -> bool:
         """Return whether the packet is an agent advertisement, a solicitation or a registration."""
         return self.mip_type is not None or self.icmp_type in (

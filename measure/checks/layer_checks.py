@@ -434,7 +434,7 @@ def check_ipsec(layer: IpsecLayer, observed: Observation) -> Iterator[Check]:
     inner = [p for name in _CLEAR_POINTS for p in observed.packets_of(name)
              if _is_clear_inner(p, observed.addresses)]
     wires = [observed.carried, *(name for name in _FAR if name in observed.captures)]
-    esp = [sum(p.ip_proto == tshark.ESP for p in observed.packets_of(name)) for name in wires]
+    esp = [sum(p.is_esp for p in observed.packets_of(name)) for name in wires]
     begun = DecryptedEspHeads(0, 0)
     if not observed.part and "esp_keys" in observed.raw:
         begun = truncated_frames.verify_esp_heads(
@@ -493,7 +493,7 @@ def _is_clear_inner(packet: Packet, addresses: frozenset[str]) -> bool:
 
     IKE, Mobile IP and DHCP go outside of the tunnel by design.
     """
-    return (bool(addresses & {packet.ip_src, packet.ip_dst}) and packet.ip_proto != tshark.ESP
+    return (bool(addresses & {packet.ip_src, packet.ip_dst}) and not packet.is_esp
             and not packet.is_isakmp and not packet.is_mobile_ip and not packet.is_dhcp)
 
 
@@ -522,6 +522,6 @@ def _check_transforms(layer: IpsecLayer, observed: Observation) -> Check:
 
 def check_no_ipsec(observed: Observation) -> Iterator[Check]:
     """Check that there are no ESP packets, for a policy without IPsec."""
-    esp = sum(p.ip_proto == tshark.ESP for name in _IPSEC_POINTS for p
+    esp = sum(p.is_esp for name in _IPSEC_POINTS for p
               in observed.packets_of(name))
     yield Check("no IPsec", not esp, f"{esp} ESP packets")

@@ -140,6 +140,8 @@ class Observation:
     #: Protocol of the tunnel that follows it to another subnet, as in a policy's layers; "" if
     #: Mobile IP forwards its packets.
     follows_by: str = ""
+    #: Address that a router with NAT gives to the packets of the node's tunnel, "" without one.
+    translated: str = ""
     #: Whether a home agent serves the mobile node.
     has_home_agent: bool = True
     #: Whether the mobile node gets its address by DHCP.
@@ -246,14 +248,15 @@ class Observation:
         """Return whether the node negotiates a new tunnel after the move, from a clean state."""
         return bool(self.care_of) and not self.roaming and not self.tunnel_follows
 
-    def with_visit(self, address: str, tunnel: str) -> Observation:
+    def with_visit(self, address: str, tunnel: str, translated: str = "") -> Observation:
         """Return a copy for a node whose tunnel moves with it to another subnet.
 
         Args:
             address: The node's address in the visited subnet; "" if it does not move.
             tunnel: Protocol of the tunnel.
+            translated: Address that a router with NAT puts in place of `address`, "" without one.
         """
-        return replace(self, follows_by=tunnel, care_of=address,
+        return replace(self, follows_by=tunnel, care_of=address, translated=translated,
                        addresses=self.addresses | ({address} if address else set()))
 
     def packets_of(self, name: str) -> Sequence[Packet]:
@@ -379,7 +382,7 @@ def build_observation(scenario: Scenario, raw: Mapping[str, Any],
     nodes = scenario.network.nodes
     home, peer = nodes[scenario.agent], nodes[scenario.peer]
     stations = [nodes[name] for name in scenario.network.of_duty(STATION)]
-    agents = [nodes[name] for name in scenario.network.subnet_gateways]
+    agents = [nodes[name] for name in scenario.network.tunnel_gateways]
     return Observation(
         raw, packets, nodes[scenario.mobile_node].radio_mac,
         macs=frozenset(station.radio_mac for station in stations),

@@ -133,13 +133,23 @@ def _count_esp(observed: Observation) -> Iterator[PacketCount]:
     elif observed.moves:
         packets_before = observed.behind_access_points("auth")[-1] if observed.renews_tunnel \
             else _packets_of_both(observed, "auth")
-    for ends, counted in _received_packets(observed.raw["kernel"].get("after_traffic", {})).items():
+    states = observed.raw["kernel"].get("after_traffic", {})
+    if observed.translated:
+        states = {node: [_translate_back(state, observed) for state in of_node]
+                  for node, of_node in states.items()}
+    for ends, counted in _received_packets(states).items():
         before, during = (sum(bool(p.esp_spi) and _current_ends(p, observed) == ends for p
                               in packets)
                           for packets in (packets_before, stream))
         after = least_sampled(max(0, counted - before), sampling_ratio(observed, name))
         yield PacketCount(f"ESP packets from {ends[0]} behind the access point", before + during,
                           min(before, counted) + after)
+
+
+def _translate_back(state: Mapping[str, Any], observed: Observation) -> dict[str, Any]:
+    """Return an IPsec SA with the node's address in place of the one that a router gave it."""
+    return {**state, **{end: observed.care_of for end in ("src", "dst")
+                        if state[end] == observed.translated}}
 
 
 def _packets_of_both(observed: Observation, part: str) -> Sequence[Packet]:

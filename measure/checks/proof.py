@@ -26,6 +26,7 @@ from measure.capture import pcap, tcpdump
 from measure.capture.tcpdump import AUTH, MOVE, TRAFFIC
 from measure.capture.tshark import Packet
 from measure.checks import (
+    address_translation,
     key_management,
     layer_checks,
     mobility,
@@ -75,8 +76,11 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
     tagged = vlans.check_vlan(link, repetition) if link and link.vlan else ()
     revoked = revocation.check_revocation(
         policy.revocation_method, repetition) if policy.revocation_method else ()
+    # An authentication without traffic does not idle behind the router.
+    translated = address_translation.check_translation(
+        policy.layers, repetition) if repetition.translated and not repetition.part else ()
     return [*layer_checks.verify_layers(policy, repetition), *name, *server, *authentic, *revoked,
-            *accounted, *forwarded, *tagged, *wires, *tunnel,
+            *accounted, *forwarded, *tagged, *translated, *wires, *tunnel,
             *packet_counts.check_packet_counts(repetition),
             *network_services.check_services(policy.uses_eap, repetition),
             *(mobility.check_mobility(policy.layers.ipsec is not None, repetition)
@@ -165,7 +169,8 @@ class DissectedRepetition:
                 for stay in repetition.split_by_attachment(repetition.inside)])
         if self.layers.mobility != MOBILE_IP:
             visit = self.scenario.visit if repetition.moves else None
-            return repetition.with_visit(visit.ip if visit else "", self.layers.mobility)
+            return repetition.with_visit(visit.ip if visit else "", self.layers.mobility,
+                                         scenario.translated_address)
         key = self.secrets.get("mobile_ip", {}).get("key_hex")
         if not key:
             return repetition

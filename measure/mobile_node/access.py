@@ -86,13 +86,13 @@ class NetworkAccess:
                 SubscriberGateways(self.site), self.wire_keys, self._charon, *mobile_ip,
                 self._supplicants, self._hostapd, self._wireguard, self._quic, self._proxies,
                 self._echoes, self._dhcp_servers, self._dhcp_clients,
-                IpsecTunnels(self.site, self._charon, self.site.network.subnet_gateways,
+                IpsecTunnels(self.site, self._charon, self.site.network.tunnel_gateways,
                              _AGENT_CHILDREN)]
 
     @property
     def has_ipsec(self) -> bool:
         """Return whether the policy has tunnels between mobile nodes and their gateways."""
-        return any(name in self.site.network.subnet_gateways
+        return any(name in self.site.network.tunnel_gateways
                    for name in self.site.nodes_with_file(Charon.file))
 
     @property
@@ -247,7 +247,21 @@ class NetworkAccess:
         """Return the outer addresses of the mobile node's tunnel, at home and away."""
         away = [
             scenario.visit.ip] if scenario.visit is not None and self.has_following_tunnel else []
-        return [self.get_station(scenario.mobile_node).address, *away]
+        return [self.get_station(scenario.mobile_node).address, *away,
+                *filter(None, [scenario.translated_address])]
+
+    def agent_endpoints(self, scenario: Scenario) -> list[str]:
+        """Return the mobile node's address and port as the home agent's kernel has them.
+
+        The port is 0 if ESP is not in UDP.
+        """
+        outer, agent = self._outer_addresses(scenario), scenario.agent
+        return sorted({
+            *(f"{state['dst']}:{state.get('encap_dport', 0)}"
+              for state in self.ipsec_states(scenario).get(agent, ()) if state["dst"] in outer),
+            *(f"{peer['endpoint']}:{peer['endpoint_port']}"
+              for peer in self._wireguard.read_state(agent)
+              if peer["handshake_s"] and peer["endpoint"] in outer)})
 
     def connect_mobile_node(self, scenario: Scenario) -> MeasuredStation:
         """Let the mobile node join the network from a clean state, without captures."""

@@ -23,10 +23,11 @@ packet. The steps after a move to a second access point depend on two properties
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -42,6 +43,7 @@ from measure.capture.tcpdump import (
     AIR_PART,
     AUTH,
     MOVE,
+    NAT,
     TRAFFIC,
     CaptureDetail,
     CapturePoint,
@@ -56,6 +58,7 @@ from measure.mobile_node.station import PortCheck
 from measure.packets.messages import HOST_POINT_PREFIX
 from measure.services import macsec, radius, revocation
 from measure.services.mobile_ip import MobileIp
+from topologies.address_translation import delete_mappings
 from topologies.model import ACCESS_POINT, Scenario
 
 
@@ -294,6 +297,46 @@ class AttachmentSteps:
         node, port = self.scenario.network.wire_beyond(self.scenario.access_point)
         vlan_probes.send_vlan_probes(self._testbed, node, port, self.station.address)
 
+    def probe_translation(self, captures: Callable[..., Any], idle_s: float, *,
+                          restarts: bool = True) -> None:
+        """Let the mobile node idle behind a router with NAT, and then restart the router.
+
+        The node idles twice: before and after the router deletes its mappings. Each time an echo
+        request follows, first from the peer, then from the node. `nat` in the raw values has
+        which ones were answered, and address and port of the node in the agent's kernel.
+
+        Args:
+            captures: Context manager of captures, with `part`.
+            idle_s: Time without packets of programs (s), each time.
+            restarts: Whether the router deletes its mappings.
+        """
+        scenario, router = self.scenario, self.scenario.foreign_agent
+        if scenario.visited_nat is None or router is None or scenario.roams_to is None:
+            return
+        raw, limits = self._session.raw, self.access.limits
+        limit_s, again_s = limits.data_s(scenario), limits.echo_again_s(scenario)
+        values = raw["nat"] = {"idle_s": idle_s, "endpoints": []}
+        points = [tcpdump.wire_point(scenario.network, "inside", scenario.roams_to),
+                  CapturePoint("outside", router, scenario.visited_nat.outside)]
+        with captures(points, tcpdump.WHOLE, part=NAT):
+            self.station.is_reachable(self.peer, limit_s, again_s)
+            for moment in ("kept", "restarted"):
+                values["endpoints"].append(self.access.agent_endpoints(scenario))
+                self._session.stamp(f"nat_{moment}_idle")
+                if moment == "restarted" and restarts:
+                    delete_mappings(self._testbed.node(router).pid)
+                time.sleep(idle_s)
+                self._session.stamp(f"nat_{moment}")
+                values[moment] = {
+                    "from_peer": self._testbed.run_unchecked(scenario.peer, [
+                        "ping", "-n", "-q", "-c", "1", "-i", f"{again_s:.1f}", "-w",
+                        str(math.ceil(limit_s)), self.station.address],
+                        2 * limit_s + 10).returncode == 0,
+                    "from_node": self.station.is_reachable(self.peer, limit_s, again_s)}
+            values["endpoints"].append(self.access.agent_endpoints(scenario))
+            self._session.stamp("nat_end")
+            tcpdump.settle_captures(self._testbed)
+
     def record_tunnel_state(self, moment: str) -> None:
         """Record the state of the tunnel at mobile node and home agent."""
         if states := self.access.tunnel_states(self.scenario):
@@ -305,7 +348,7 @@ class AttachmentSteps:
 
     def record_path_state(self) -> None:
         """Record kernel state of other mobile nodes, and of the tunnel between their gateways."""
-        of_nodes, agents = self._session.raw["kernel"], self.scenario.network.subnet_gateways
+        of_nodes, agents = self._session.raw["kernel"], self.scenario.network.tunnel_gateways
         of_nodes["companions"] = {
             name: {"station": self._station_flags(self.scenario.home_of(name), name),
                    "sas": self._pair_sas(name, self._nodes[name].agent or "")

@@ -42,7 +42,7 @@ def decrypt_esp_frames(frames: Iterable[CapturedFrame],
     """
     by_spi = {int(key["spi"], 16): key for key in keys}
     for frame in pcap.join_fragments(frames, _ESP):
-        packet = frame.payload
+        packet = pcap.unwrap_esp(frame.payload)
         if frame.kind != _IPV4 or len(packet) < 20 or packet[9] != _ESP:
             yield frame
             continue

@@ -260,7 +260,7 @@ def verify_esp_heads(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -
 def _esp_packets(file: Path) -> Iterator[bytes]:
     """Yield the IPv4 packets of a capture in which an ESP packet starts."""
     for frame in pcap.read_frames(file):
-        packet = frame.payload
+        packet = pcap.unwrap_esp(frame.payload)
         if frame.kind == _ETHERTYPE and len(packet) > _IPV4_HEADER_BYTES and packet[
             9] == _ESP and not (
                 int.from_bytes(packet[6:8], "big") & pcap.FRAGMENT_OFFSET):

@@ -104,6 +104,7 @@ class WireGuardState:
     endpoint: str = ""
     keepalive_s: int = 0
     has_preshared_key: bool = False
+    endpoint_port: int = 0
 
 
 class WireGuardTunnels:
@@ -258,7 +259,8 @@ def _parse_state(peer: bytes) -> WireGuardState:
                           seconds + nanoseconds / 1e9 or None, received, sent,
                           socket.inet_ntoa(endpoint[4:8]) if endpoint else "",
                           int.from_bytes(found.get(_KEEPALIVE, b""), sys.byteorder),
-                          any(found.get(_PRESHARED_KEY, b"")))
+                          any(found.get(_PRESHARED_KEY, b"")),
+                          int.from_bytes(endpoint[2:4], "big"))
 
 
 # --- Tunnels between mobile nodes and their agents, for all traffic of a node ---

@@ -16,7 +16,7 @@ from measure.agent.time_limits import TimeLimits
 from measure.agent.workload import HANDOFF_FULL, HANDOFF_PMKSA
 from policies import AaaLayer, Policy, policy_ids
 from policies.eap_methods import USIM_METHODS
-from policies.layers import MOBILE_IP
+from policies.layers import MOBIKE, MOBILE_IP, WIREGUARD
 from policies.loader import PAPER_IDS
 from studies import policy_factors
 from studies.qop2007.settings import STREAM_CAPTURES, Settings, parse_devices
@@ -47,7 +47,8 @@ def _find_refusal(policy: Policy) -> str:
 
 def _read_scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
     """Return scenarios by name or file, by default the five scenarios of the 2007 paper."""
-    return policy_factors.read_scenarios(names or (() if files else PAPER_SCENARIOS), files)
+    return policy_factors.read_scenarios(names or (() if files else PAPER_SCENARIOS), files,
+                                         has_nat=True)
 
 
 FACTORS = (
@@ -87,6 +88,11 @@ _FIXED_S, _MOVE_S = 1.0, 0.6
 _UNLIMITED_BPS = 300e6
 #: Time (s), processor seconds and bytes of compressed captures of a further authentication.
 _AUTHENTICATION_S, _AUTHENTICATION_PROCESSOR_S, _AUTHENTICATION_BYTES = 0.4, 0.25, 18e3
+#: Idle time behind NAT beyond the router's time limit (s), and in periods of the policy's timers.
+#: WireGuard answers data with a keepalive after 10 s.
+_IDLE_MARGIN_S, _TIMERS_EXPIRE = 15.0, 2.5
+#: Echo requests behind NAT that may stay without an answer until their time limit.
+_PROBES_OF_NAT = 10
 #: Processor seconds of a repetition, and of each megabyte each time that it is on the air.
 _PROCESSOR_S, _PROCESSOR_S_PER_MB = 1.2, 0.09
 #: Bytes of compressed captures: of an authentication, and per byte of a stream each time that it is
@@ -137,6 +143,7 @@ def build_task(cell: Cell, settings: Settings) -> dict[str, Any]:
             "revoked": describe_revoked(policy),
             "roaming": roaming_mode(policy, scenario),
             "over_ds": moves_over_ds(policy, scenario),
+            "idle_s": idle_behind_nat_s(policy, scenario),
             "move_stream_ms": settings.move_stream_ms if scenario.roams_to else 0, "streams": {
         "tcp_bytes": settings.stream_bytes, "udp_bytes": settings.stream_bytes,
         "udp_payload_bytes": settings.udp_payload_bytes,
@@ -170,6 +177,37 @@ def roaming_mode(policy: Policy, scenario: Scenario) -> str:
 def keeps_keys(policy: Policy, scenario: Scenario) -> bool:
     """Return whether the mobile node moves with its keys, without authenticating again."""
     return roaming_mode(policy, scenario) not in ("", HANDOFF_FULL)
+
+
+def idle_behind_nat_s(policy: Policy, scenario: Scenario) -> float:
+    """Return how long the mobile node idles behind a router with NAT (s), 0 without one.
+
+    The router would delete an idle mapping meanwhile, and a timer of the policy expires twice.
+    """
+    if scenario.visited_nat is None:
+        return 0.0
+    ipsec, wireguard = policy.layers.ipsec, policy.layers.wireguard
+    timers_s = [*((ipsec.dpd, ipsec.keepalive) if ipsec else ()),
+                *((wireguard.keepalive,) if wireguard else ())]
+    longest_s: int = max(timer_s or 0 for timer_s in timers_s)
+    return max(scenario.visited_nat.udp_timeout_s + _IDLE_MARGIN_S, _TIMERS_EXPIRE * longest_s)
+
+
+def check_nat(policy: Policy, scenario: Scenario) -> None:
+    """Refuse policies whose tunnel is not proven behind a router with NAT, and settings for NAT.
+
+    Raises:
+        StudyError: the scenario has NAT and the policy no tunnel for it, or the reverse.
+    """
+    at, ipsec = f"policy {policy.id} in scenario {scenario.id}", policy.layers.ipsec
+    if scenario.visited_nat is not None and policy.layers.mobility not in (MOBIKE, WIREGUARD):
+        raise StudyError(f"{at}: {scenario.foreign_agent} translates addresses, and behind it "
+                         "tunnels are measured with MOBIKE or WireGuard; write ipsec.mobike: 1 or "
+                         "wireguard.roams: 1, or choose a scenario without nat")
+    for field in ("dpd", "keepalive") if scenario.visited_nat is None else ():
+        if ipsec and getattr(ipsec, field):
+            raise StudyError(f"{at}: ipsec.{field} is measured behind a router with NAT, and there "
+                             f"is none; leave it out, or choose a scenario with nat")
 
 
 def moves_over_ds(policy: Policy, scenario: Scenario) -> bool:
@@ -304,7 +342,9 @@ def deadline_s(cell: Cell, settings: Settings) -> float:
     further = settings.authentications + settings.moves - 2
     return (limits.tcp_stream_s(path, size)
             + limits.udp_stream_s(path, size, _offered_bps(cell, settings))
-            + arrivals * limits.getting_on_s(scenario) + further * _SLOWEST_FURTHER_S)
+            + arrivals * limits.getting_on_s(scenario) + further * _SLOWEST_FURTHER_S
+            + 2 * idle_behind_nat_s(cell.value("policy"), scenario)
+            + (_PROBES_OF_NAT * limits.data_s(scenario) if scenario.visited_nat else 0.0))
 
 
 def estimate_costs(cell: Cell, settings: Settings) -> ExpectedCost:
@@ -321,7 +361,8 @@ def estimate_costs(cell: Cell, settings: Settings) -> ExpectedCost:
     moves = settings.moves if scenario.roams_to else 0
     # After each move except the last, the node comes home once more.
     further = settings.authentications - 1 + max(0, moves - 1)
-    fixed_s = _FIXED_S + further * _AUTHENTICATION_S + moves * _MOVE_S
+    fixed_s = (_FIXED_S + further * _AUTHENTICATION_S + moves * _MOVE_S
+               + 2 * idle_behind_nat_s(cell.value("policy"), scenario))
     return ExpectedCost(
         duration_s=fixed_s + size * 8 * crossings / tcp_bps + size * 8 / udp_bps,
         processor_s=_PROCESSOR_S + further * _AUTHENTICATION_PROCESSOR_S

@@ -50,6 +50,8 @@ OVER_THE_AIR = "over-the-air"
 ALONE = "frames-alone"
 #: Control in which the wire to a distant RADIUS server has a delay without jitter.
 STEADY_SERVER = "steady-server"
+#: Controls in which a router translates no addresses, and keeps its mappings.
+UNTRANSLATED, KEPT_MAPPING = "untranslated", "kept-mapping"
 #: Control in which IP fragments are dropped behind access points, and the device that takes them.
 FRAGMENTS, _SINK = "dropped-fragments", "sink0"
 #: Capture buffer with room for two dozen headers.
@@ -67,14 +69,17 @@ def apply_control(site: Site, scenario: Scenario) -> None:
 
 
 def apply_to_network(site: Site, scenario: Scenario) -> None:
-    """Change wires between access points and RADIUS servers, under three controls.
+    """Change wires between access points and RADIUS servers, or a router with NAT, under controls.
 
     Under two of them, wires of distant servers lose their delay, or only its jitter. Under the
     third, access points drop IP fragments on their wire in both directions, as some firewalls do.
+    Under the fourth, a router forwards packets without translating their addresses.
     """
     if site.fault == FRAGMENTS:
         for name in {scenario.home, scenario.access_point}:
             _drop_fragments(site.testbed, name, scenario.network.link_of(name)[0])
+    if site.fault == UNTRANSLATED:
+        _stop_translation(site.testbed, scenario)
     if site.fault not in (NEAR_SERVER, STEADY_SERVER):
         return
     network = scenario.network
@@ -90,6 +95,21 @@ def apply_to_network(site: Site, scenario: Scenario) -> None:
             for step in queueing_disciplines.wire_commands(steady, port) \
                     if site.fault == STEADY_SERVER else ():
                 site.testbed.run_command(node, step.split())
+
+
+def _stop_translation(testbed: Testbed, scenario: Scenario) -> None:
+    """Delete the rules of the router with NAT, and route its subnet to it.
+
+    Raises:
+        MeasureError: the scenario has no such router.
+    """
+    if scenario.foreign_agent is None or scenario.visit is None or scenario.visited_nat is None:
+        raise MeasureError("testbed", f"the control {UNTRANSLATED} needs a scenario with nat, and "
+                           "this one has none")
+    testbed.run_command(scenario.foreign_agent, ["nft", "flush", "ruleset"])
+    for router in scenario.network.of_duty(ROUTER):
+        testbed.run_command(router, ["ip", "route", "replace", f"{scenario.visit.ip}/32", "via",
+                                     scenario.translated_address])
 
 
 def _drop_fragments(testbed: Testbed, node: str, port: str) -> None:

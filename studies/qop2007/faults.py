@@ -37,6 +37,13 @@ _REFUSED = "revoked certificate is refused"
 _LIMITS = "channel access and aggregates are as the air charges"
 
 
+_TRANSLATES, _IN_UDP = "router translates addresses and ports", "ESP in UDP"
+_IDLE_NODE, _OTHER_PORT = "peer reaches the idle node", "router changes the port"
+_GOES_ON_THERE = "tunnel goes on at the new port"
+
+#: Policies for nodes behind a router with NAT, and the scenario with one.
+_NAT_IKE, _NAT_WIREGUARD = "examples/ikev2-nat.yml", "examples/wireguard-nat.yml"
+_NAT = "examples/scenarios/nat.yml"
 #: Policies with resumed sessions, a hidden network, a SIM card, post-quantum certificates, and all
 #: settings of WireGuard.
 _RESUMED, _RESUMED_13 = "examples/wpa2-eap-tls-resumed.yml", "examples/wpa3-eap-tls-resumed.yml"
@@ -309,6 +316,25 @@ TODAYS: Mapping[str, Fault] = {
         policy=change_layer("ipsec", mobike=None), on=control_cell("M11", "R3"),
         fails=[_NO_MOBILE_IP, _NEW_ADDRESS, _IN_KERNELS, "MOBIKE",
                "captures hold what was counted"]),
+    fault_injection.UNTRANSLATED: Fault(
+        "the router forwards packets without translating their addresses",
+        on=control_cell(_NAT_IKE, _NAT),
+        fails=[_IN_KERNELS, _TRANSLATES, _IN_UDP, _IDLE_NODE, _OTHER_PORT, _GOES_ON_THERE,
+               "NAT keepalives"]),
+    fault_injection.KEPT_MAPPING: Fault(
+        "the router keeps its mappings, and does not change the node's port",
+        on=control_cell(_NAT_IKE, _NAT), fails=[_OTHER_PORT]),
+    "no-nat-keepalive": Fault(
+        "the mobile node sends no NAT keepalives", on=control_cell(_NAT_IKE, _NAT),
+        policy=change_layer("ipsec", keepalive=None), fails=["NAT keepalives"]),
+    "no-dpd": Fault(
+        "a reported fault: a router changes the port of a MOBIKE peer that never asks whether its "
+        "gateway is alive", on=control_cell(_NAT_IKE, _NAT),
+        policy=change_layer("ipsec", dpd=None), fails=["dead peer detection", _GOES_ON_THERE]),
+    "silent-node": Fault(
+        "a mobile node behind a router with NAT sends nothing while it idles",
+        on=control_cell(_NAT_WIREGUARD, _NAT), policy=change_layer("wireguard", keepalive=None),
+        fails=["WireGuard: keepalive", _IDLE_NODE, _GOES_ON_THERE]),
     "signature-for-secret": Fault(
         "IKE by raw RSA keys in place of a pre-shared key", on=control_cell(_IKE_SECRET),
         policy=change_layer("ipsec", authentication="pubkey"), fails=["IKE authentication"]),

@@ -135,6 +135,7 @@ class Qop2007(Study):
             cells.check_server_name(cell.value("policy"), cell.value("scenario"))
             cells.check_lease(cell.value("policy"), cell.value("scenario"))
             cells.check_transport_mode(cell.value("policy"), cell.value("scenario"))
+            cells.check_nat(cell.value("policy"), cell.value("scenario"))
             yield cell
 
     def testbed(self, cell: Cell, settings: Settings) -> Spec:  # type: ignore[override]

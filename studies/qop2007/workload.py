@@ -212,6 +212,8 @@ class Workload:
                 fault_injection.apply_afterwards(self._site.fault, self._access, scenario)
                 arrival.record_path_state()
                 tcpdump.settle_captures(self._site.testbed)
+            arrival.probe_translation(captures, task["idle_s"],
+                                      restarts=self._site.fault != fault_injection.KEPT_MAPPING)
         finally:
             session.stamp("end")
             arrival.record_end()

@@ -102,6 +102,7 @@ PROVEN_BY = {
     "ipsec.esp_proposal": "ESP transforms in the kernel",
     "ipsec.authentication": "IKE authentication",
     "ipsec.mode": "ESP transforms in the kernel", "ipsec.mobike": "MOBIKE",
+    "ipsec.dpd": "dead peer detection", "ipsec.keepalive": "NAT keepalives",
     "wireguard.authentication": ONE_VALUE, "wireguard.roams": "kernels have the new address",
     "wireguard.mtu": "WireGuard: MTU", "wireguard.keepalive": "WireGuard: keepalive",
     "wireguard.preshared_key": "WireGuard: pre-shared key",

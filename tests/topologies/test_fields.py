@@ -18,7 +18,7 @@ from conftest import PROJECT
 from harness.render import make_inventory
 from policies import load_named
 from studies.qop2007 import cells
-from topologies import loader, medium, queueing_disciplines
+from topologies import address_translation, loader, medium, queueing_disciplines
 from topologies.device import Device, Work
 from topologies.loader import load_medium, load_scenario, to_json
 from topologies.medium import Transmitters
@@ -61,7 +61,8 @@ def blueprint(scenario: Scenario) -> str:
             queueing_disciplines.wire_commands(link, end.partition("/")[2]) for end in link.ends])
             for link in network.links],
         {name: [{port: to_json(interface) for port, interface in node.interfaces.items()},
-                node.gateway, node.routes, node.forwarding]
+                node.gateway, node.routes, node.forwarding,
+                address_translation.setup_commands(node)]
          for name, node in network.nodes.items()},
         {name: to_json(device) for name, device in network.devices.items()},
         [scenario.mobile_node, scenario.peer, scenario.home, scenario.access_point,
@@ -168,6 +169,7 @@ IN_NETWORK: dict[tuple[type, str], Any] = {
     (Node, "position"): put(*A2, "position", value=[45, 45]),
     (Node, "device"): put(*A2, "device", value=DEVICE),
     (Node, "roaming"): put("network", "nodes", "a1", "roaming", value=ROAMING),
+    (Node, "nat"): put("network", "nodes", "ha-b", "nat", value={"outside": "core0"}),
     (Network, "nodes"): lambda document: with_host(document, []),
     (Network, "links"): lambda document: with_host(document, ["x1/eth0", "router/spare"]),
     (Scenario, "network"): put(*LINK, "delay_ms", value=1),
