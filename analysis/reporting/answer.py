@@ -222,15 +222,16 @@ def _describe_extent(cells: Cells) -> str:
 def describe_intervals(cells: Cells) -> str:
     """Return words on how sure the confidence intervals are, "" without a good repetition.
 
-    In a sequential design the results end the measurement, so only intervals of claims hold 95 %.
+    In a sequential design decisions on claims and differences end the measurement, so that only
+    these hold 95 %.
     """
     most = max((cells.status(ids).good for ids in cells.results.cells), default=0)
     if most < 2:
         return "one good repetition a cell gives no intervals" if most else ""
     if cells.results.planned_looks is None:
         return "intervals hold 95\N{NO-BREAK SPACE}%"
-    return ("intervals hold 95\N{NO-BREAK SPACE}% for claims, and a little less otherwise, as "
-            "claims ended the run")
+    return ("decisions hold 95\N{NO-BREAK SPACE}%, other intervals a little less, as decisions "
+            "ended the run")
 
 
 def _is_varied(cells: Cells, factor: str) -> bool:

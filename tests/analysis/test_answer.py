@@ -271,8 +271,8 @@ def test_intervals_of_a_sequential_run_are_said_to_hold_less() -> None:
     records = nine_times()
     plan = manifest_of(records, settings={"repetitions": 2, "looks": (2, 4)})
     assert answer.describe_intervals(Cells(results_of(*records, manifest=plan))).replace(
-        "\N{NO-BREAK SPACE}", " ") == ("intervals hold 95 % for claims, and a little less "
-                                       "otherwise, as claims ended the run")
+        "\N{NO-BREAK SPACE}", " ") == ("decisions hold 95 %, other intervals a little less, as "
+                                       "decisions ended the run")
     assert answer.describe_intervals(cells_of(make("P1"))) == (
         "one good repetition a cell gives no intervals")
     assert answer.describe_intervals(cells_of(failed("P1", 1))) == ""
