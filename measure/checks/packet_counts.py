@@ -109,12 +109,14 @@ def _count_carried(observed: Observation, frames: Sequence[Packet], size_bytes: 
                    least_bytes: int = 0) -> int:
     """Return how many packets of a size the frames on the air may carry.
 
-    A tunnel in one TCP connection cuts packets and joins them, so its bytes count. Otherwise each
-    frame of at least `least_bytes` carries one packet.
+    Each frame of at least `least_bytes` may carry one packet. A tunnel in one TCP connection cuts
+    packets and joins them, so its bytes count.
     """
+    carried = sum(p.length >= least_bytes for p in frames)
     if observed.follows_by == MPTCP:
-        return sum(max(0, p.length - _MPTCP_HEADER_BYTES) for p in frames) // size_bytes
-    return sum(p.length >= least_bytes for p in frames)
+        content_bytes = sum(max(0, p.length - _MPTCP_HEADER_BYTES) for p in frames)
+        carried = max(carried, content_bytes // size_bytes)
+    return carried
 
 
 def _is_esp_of(observed: Observation, packet: Packet, size_bytes: int) -> bool:
