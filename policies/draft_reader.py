@@ -18,7 +18,14 @@ from pydantic import BaseModel, ValidationError
 from documents.yaml_reader import KeyPath, YamlDocument
 from policies.dot1x import Dot1xLayer, TlsSettings
 from policies.errors import show_value, suggest_word
-from policies.layers import IpsecLayer, Layers, QuicLayer, WireGuardLayer, WireLayer
+from policies.layers import (
+    IpsecLayer,
+    Layers,
+    MptcpLayer,
+    QuicLayer,
+    WireGuardLayer,
+    WireLayer,
+)
 from policies.link import LinkLayer
 from policies.options import find_refusal, load_options
 from policies.proposals import AEADS
@@ -44,7 +51,7 @@ from policies.vocabulary import (
 #: Layers whose keys have other names.
 MODELS: Mapping[str, type[BaseModel]] = {
     "link": LinkLayer, "dot1x": Dot1xLayer, "ipsec": IpsecLayer, "wireguard": WireGuardLayer,
-    "quic": QuicLayer, "wire": WireLayer}
+    "quic": QuicLayer, "mptcp": MptcpLayer, "wire": WireLayer}
 #: Keys at the top level of a policy.
 ROOT_KEYS = ("id", "name", "layers", "extends")
 #: Why a key is left out that no table knows.
@@ -241,13 +248,13 @@ class DraftReader:
         words = " ".join(map(str, value)) if isinstance(value, list) else str(value)
         if layer == "wireguard" and fold_word(words) in (*_TRUE, "wireguard", "wg"):
             return
-        if layer == "quic" and fold_word(words) in (*_TRUE, "quic"):
+        if layer in ("quic", "mptcp") and fold_word(words) in (*_TRUE, layer):
             return
         if layer == "link" and self._find_security(words) is not None:
             return
         first = {"link": ("link.keys", "link.cipher", "dot1x.eap"), "dot1x": ("dot1x.eap",),
                  "ipsec": ("ipsec.ike", "ipsec.ike_proposal"), "wire": ("wire.macsec",),
-                 "wireguard": (), "quic": ("quic.on_move",)}[layer]
+                 "wireguard": (), "quic": ("quic.on_move",), "mptcp": ()}[layer]
         for word in (words, *re.split(r"[\s,;]+", words)):
             for name in first:
                 if (fields := find_meaning(name, word)) is not None:

@@ -81,8 +81,13 @@ def _is_misspelt(word: str, near: str, known: Iterable[str]) -> bool:
 
 
 def advise_choice(word: str, known: Iterable[str]) -> str:
-    """Return what to write instead of a wrong word: the most similar known word, and all others."""
+    """Return what to write instead of a wrong word: the most similar known word, and all others.
+
+    If no words are known, the word is to be left out.
+    """
     names = list(known)
+    if not names:
+        return "leave it out"
     near = suggest_word(word, names)
     listed = ", ".join(names)
     return f"did you mean {near!r}? (known: {listed})" if near else f"write one of: {listed}"

@@ -1,10 +1,10 @@
 """Define the layers of a policy, and check that they can be used together.
 
 `Layers` is a pydantic model of the key `layers` in a policy file: Wi-Fi link, 802.1X, IPsec,
-WireGuard, QUIC, wires and upper layers. A layer that is absent is switched off. `Layers` refuses
-combinations that cannot work, such as IPsec together with WireGuard. `IpsecLayer`,
-`WireGuardLayer`, `QuicLayer` and `WireLayer` (MACsec) are defined here, the other layers in modules
-of their own.
+WireGuard, QUIC, Multipath TCP, wires and upper layers. A layer that is absent is switched off.
+`Layers` refuses combinations that cannot work, such as IPsec together with WireGuard. `IpsecLayer`,
+`WireGuardLayer`, `QuicLayer`, `MptcpLayer` and `WireLayer` (MACsec) are defined here, the other
+layers in modules of their own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 #: Layers that are written even if they are absent: the first ones that existed.
 _ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
 #: Mechanisms by which packets reach a node in another subnet: registrations, or its own tunnel.
-MOBILE_IP, MOBIKE, WIREGUARD, QUIC = "mobile-ip", "mobike", "wireguard", "quic"
+MOBILE_IP, MOBIKE, WIREGUARD, QUIC, MPTCP = "mobile-ip", "mobike", "wireguard", "quic", "mptcp"
 #: What a QUIC client does when its address changes.
 OnMove = Literal["migrate", "reconnect"]
 #: How IKE peers authenticate.
@@ -207,6 +207,14 @@ class QuicLayer(SparseLayer):
         return self.on_move != "reconnect"
 
 
+class MptcpLayer(SparseLayer):
+    """The tunnel between mobile node and home agent in a connection of the kernel's Multipath TCP.
+
+    It follows its node to other addresses, in place of Mobile IP, and encrypts nothing. It has no
+    settings.
+    """
+
+
 class WireLayer(SparseLayer):
     """The protection of wires between access points and agents: MACsec (802.1AE)."""
 
@@ -243,6 +251,9 @@ class Layers(UpperLayers):
         "none.")
     quic: QuicLayer | None = Field(
         default=None, description="Tunnel from mobile node to home agent by QUIC; absent: none.")
+    mptcp: MptcpLayer | None = Field(
+        default=None, description="Tunnel from mobile node to home agent by Multipath TCP, in "
+        "clear; absent: none.")
     wire: WireLayer | None = Field(
         default=None, description="Frames on wires between access points and agents; absent: open.")
 
@@ -253,6 +264,8 @@ class Layers(UpperLayers):
             return MOBIKE
         if self.quic is not None:
             return QUIC
+        if self.mptcp is not None:
+            return MPTCP
         return WIREGUARD if self.wireguard is not None and self.wireguard.roams else MOBILE_IP
 
     @model_serializer(mode="wrap")
@@ -264,7 +277,7 @@ class Layers(UpperLayers):
 
     @model_validator(mode="after")
     def _has_one_tunnel(self) -> Self:
-        tunnels = [name for name in ("ipsec", "wireguard", "quic") if getattr(self, name)]
+        tunnels = [name for name in ("ipsec", "wireguard", "quic", "mptcp") if getattr(self, name)]
         if len(tunnels) > 1:
             raise make_fault(f"{tunnels[0]} and {tunnels[1]} are tunnels between the same ends",
                              "leave out one of them, or write null for what a base file has",

@@ -137,6 +137,11 @@ class Policy(BaseModel):
         return self.layers.quic is not None
 
     @property
+    def uses_mptcp(self) -> bool:
+        """Return whether packets between mobile node and home agent use Multipath TCP."""
+        return self.layers.mptcp is not None
+
+    @property
     def uses_macsec(self) -> bool:
         """Return whether frames between access points and agents are protected by MACsec."""
         return self.layers.wire is not None

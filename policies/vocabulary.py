@@ -404,6 +404,7 @@ KEY_NAMES: Mapping[str, Mapping[str, str]] = {
     "ipsec": {**_COMMON_KEYS, **_IPSEC_KEYS},
     "wireguard": {**_COMMON_KEYS, **_WIREGUARD_KEYS},
     "quic": {**_COMMON_KEYS, **_QUIC_KEYS},
+    "mptcp": _COMMON_KEYS,
     "wire": {**_COMMON_KEYS, **_WIRE_KEYS},
 }
 #: Other names of the layers.
@@ -414,6 +415,7 @@ LAYER_NAMES: Mapping[str, str] = fold_keys({
     "ike ikev2 ikev1 vpn strongswan swanctl esp charon ip-sec tunnel libreswan": "ipsec",
     "wg wg-quick wire-guard wg0": "wireguard",
     "masque connect-ip http3 http/3": "quic",
+    "multipath-tcp multipath mp-tcp": "mptcp",
     "macsec 802.1ae wired mka ieee8021ae": "wire",
 })
 

@@ -107,6 +107,7 @@ class PolicyReader:
     - `refusal`: returns why a policy is refused, or ""
     - `has_mlkem`: the study provides the strongSwan version for ML-KEM
     - `has_quic`: the study provides QUIC's library
+    - `has_mptcp`: the study captures whole connections of Multipath TCP
     - `has_macsec`: the study captures wires below MACsec
     - `has_sessions`: stations have a TLS session with the server before the measurement
     - `has_server_tests`: the RADIUS server gets requests that only test it
@@ -118,6 +119,7 @@ class PolicyReader:
     beside: Sequence[str] = ()
     has_mlkem: bool = False
     has_quic: bool = False
+    has_mptcp: bool = False
     has_macsec: bool = False
     has_sessions: bool = False
     has_server_tests: bool = False
@@ -181,6 +183,10 @@ class PolicyReader:
         if policy.uses_quic and not self.has_quic:
             raise StudyError(f"policy {policy.id}: layers.quic takes a library that this study "
                              "does not bring; leave it out, or choose the study qop2007")
+        if policy.uses_mptcp and not self.has_mptcp:
+            raise StudyError(f"policy {policy.id}: layers.mptcp is proven by a capture of its "
+                             "whole connection, which this study does not take; leave it out, or "
+                             "choose the study qop2007")
         if policy.uses_macsec and not self.has_macsec:
             raise StudyError(f"policy {policy.id}: layers.wire is proven by what is below MACsec, "
                              "which this study does not capture; leave it out, or choose the study "

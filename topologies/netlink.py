@@ -146,6 +146,9 @@ _GENERIC_HEAD = struct.Struct("=BBxx")
 _VERSION = 1
 # The control family, which resolves the names of the others.
 _CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 3, 1, 2
+# Multicast groups of a family: their list, and name and number of each.
+_GROUPS, _GROUP_NAME, _GROUP_ID = 7, 1, 2
+_SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
 #: Size in bits of the process number in a netlink port ID; higher bits number the sockets.
 _PORT_BITS = 22
 _NUMBERS = itertools.cycle(range(1, 1 << 32 - _PORT_BITS))
@@ -164,6 +167,7 @@ class GenericNetlink:
             [answer] = self._send_request(_CONTROL, _GET_FAMILY, ACK,
                                           encode_attribute(_FAMILY_NAME, family.encode() + b"\0"))
             (self._family,) = struct.unpack("=H", answer[_FAMILY_ID])
+            self._groups = answer.get(_GROUPS, b"")
         except BaseException:
             self.close()
             raise
@@ -201,6 +205,22 @@ class GenericNetlink:
             OSError: The kernel refuses the request. `errno` is the kernel's error number.
         """
         return self._send_request(self._family, command, ACK, attributes)
+
+    def join_group(self, name: str) -> socket.socket:
+        """Receive the messages of a multicast group, and return the socket at which they arrive.
+
+        Such a connection is for messages only. A request would discard those that wait.
+        """
+        groups = [parse_attributes(group) for _, group in iterate_attributes(self._groups)]
+        [number] = [group[_GROUP_ID] for group in groups
+                    if group[_GROUP_NAME].rstrip(b"\0") == name.encode()]
+        self._netlink.event_socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, number)
+        return self._netlink.event_socket
+
+    def receive_messages(self) -> list[tuple[int, dict[int, bytes]]]:
+        """Wait for messages of the groups, and return command and attributes of each."""
+        return [(body[0], parse_attributes(body[_GENERIC_HEAD.size:]))
+                for _, body in self._netlink.receive_messages()]
 
     def _send_request(self, family: int, command: int, flags: int,
                       attributes: bytes) -> list[dict[int, bytes]]:

@@ -491,7 +491,7 @@ def check_principals(text: str) -> None:
 
 
 def check_tunnel(text: str) -> None:
-    """Check wireguard.json or quic.json: a duty, an address, and peers with their addresses."""
+    """Check the file of a tunnel's end: a duty, an address, and peers with their addresses."""
     settings = json.loads(text)
     if settings.get("duty") not in ("mobile", "gateway") or not settings.get("address"):
         raise ConfigError(0, "duty or address is missing")
@@ -527,6 +527,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "principals": check_principals,
     "wireguard.json": check_tunnel,
     "quic.json": check_tunnel,
+    "mptcp.json": check_tunnel,
     "dnsmasq.conf": check_dnsmasq,
 }
 

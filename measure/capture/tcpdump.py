@@ -298,7 +298,8 @@ AIR_PART = "air"
 AUTH, TRAFFIC, MOVE, NAT = "auth", "traffic", "move", "nat"
 #: Capture filter on a mobile node's interface during an authentication.
 AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
-               "or udp port 4500 or udp port 51820 or udp port 4433 or udp port 67 or udp port 68")
+               "or udp port 4500 or udp port 51820 or udp port 4433 or tcp port 4434 "
+               "or udp port 67 or udp port 68")
 #: Points below MACsec: the wire behind the first access point in use, and behind the second.
 MACSEC_POINTS = ("macsec", "macsecforeign")
 #: Points on the wires of RADIUS servers that are nodes of their own: of the first access point's

@@ -3,9 +3,9 @@
 Each function takes the packets and kernel state of a repetition (one measurement of a policy), and
 returns or yields checks. `check_mobility` checks Mobile IP registrations, and the tunnels between
 home agents. `check_no_mobile_ip` is for networks without Mobile IP, and for IPsec (MOBIKE),
-WireGuard or QUIC tunnels that move with their node. `check_wireguard` checks a WireGuard tunnel:
-handshakes, sessions, and that no packet bypasses it. `check_forwarding` checks that no frame goes
-past the agents. `measure.checks.proof` calls these functions.
+WireGuard, QUIC or MPTCP tunnels that move with their node. `check_wireguard` checks a WireGuard
+tunnel: handshakes, sessions, and that no packet bypasses it. `check_forwarding` checks that no
+frame goes past the agents. `measure.checks.proof` calls these functions.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from measure.capture.tshark import Packet
 from measure.checks import packet_counts
 from measure.checks.observation import Check, Observation
 from measure.packets import quic, wireguard
+from measure.packets.mptcp import TCP
 from measure.services import iperf
-from policies.layers import MOBIKE, QUIC, WIREGUARD, WireGuardLayer
+from policies.layers import MOBIKE, MPTCP, QUIC, WIREGUARD, WireGuardLayer
 
 #: UDP port of registrations.
 MOBILE_IP_PORT = 434
@@ -184,6 +185,8 @@ def _is_tunnel_packet(packet: Packet, observed: Observation) -> bool:
     """Return whether a packet belongs to the mobile node's tunnel."""
     if observed.follows_by == MOBIKE:
         return packet.is_esp
+    if observed.follows_by == MPTCP:
+        return packet.ip_proto == TCP
     port = quic.QUIC_PORT if observed.follows_by == QUIC else wireguard.WIREGUARD_PORT
     return port in (packet.udp_src, packet.udp_dst)
 
@@ -218,6 +221,10 @@ def _check_kernels(observed: Observation) -> Check:
     if observed.follows_by == MOBIKE:
         ends = [{state["src"], state["dst"]} - {observed.home_agent} for states in kernel.get(
             "after_traffic", {}).values() for state in states]
+    elif observed.follows_by == MPTCP:
+        ends = [{address} for state in observed.raw.get("mptcp", {}).values()
+                for subflow in state["subflows"] for address in subflow
+                if address not in (observed.home_agent, *_companion_addresses(observed))]
     else:
         ends = [{peer["endpoint"]} for peers in kernel.get("wireguard", {}).values()
                 for peer in peers if peer["endpoint"] and peer["handshake_s"]

@@ -21,12 +21,16 @@ from measure.capture.tshark import ESP, IP_IN_IP, Packet
 from measure.checks.observation import Check, Observation
 from measure.cpu import clock
 from measure.services import iperf
+from policies.layers import MPTCP
 from topologies.model import ROUTER, STATION, Scenario
 
 #: A sampled count this many standard deviations below its mean occurs once in 30,000 cases.
 DEVIATIONS = 4
 #: A frame with stream data is longer than this, whatever headers the layers add (bytes).
 _LEAST_SEGMENT_BYTES = 300
+#: Headers before the data of an MPTCP tunnel on the air, without a cipher's: 802.11 and LLC, IPv4,
+#: and TCP with timestamps and a mapping (bytes).
+_MPTCP_HEADER_BYTES = 24 + 8 + 20 + 20 + 12 + 28
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ def _count_segments(observed: Observation) -> Iterator[PacketCount]:
             and stamps["tcp_start"] <= p.time_s < stamps.get("udp_start", math.inf)]
     begun_s = next((p.time_s for p in sent if p.length >= segment_bytes), math.inf)
     in_time = [p for p in sent if p.time_s <= begun_s + lasted_s + clock.TOLERATED_S]
-    yield PacketCount("frames with TCP's data on the air in iperf3's time", len(in_time),
+    yield PacketCount("frames with TCP's data on the air in iperf3's time",
+                      _count_carried(observed, in_time, segment_bytes),
                       least_sampled(received // segment_bytes,
                                     sampling_ratio(observed, "traffic-air")))
 
@@ -94,9 +99,24 @@ def _count_datagrams(observed: Observation) -> Iterator[PacketCount]:
     yield PacketCount("datagrams at the peer", len(arrived), received)
     sent = [p for p in observed.packets_of("traffic-air") if p.is_data and p.transmitter
             == observed.mac
-            and p.length >= size_bytes and p.time_s >= begun_s]
-    yield PacketCount("frames of a datagram's size on the air", len(sent),
+            and p.time_s >= begun_s]
+    yield PacketCount("frames of a datagram's size on the air",
+                      _count_carried(observed, sent, size_bytes, least_bytes=size_bytes),
                       least_sampled(received, sampling_ratio(observed, "traffic-air")))
+
+
+def _count_carried(observed: Observation, frames: Sequence[Packet], size_bytes: int,
+                   least_bytes: int = 0) -> int:
+    """Return how many packets of a size the frames on the air may carry.
+
+    Each frame of at least `least_bytes` may carry one packet. A tunnel in one TCP connection cuts
+    packets and joins them, so its bytes count.
+    """
+    carried = sum(p.length >= least_bytes for p in frames)
+    if observed.follows_by == MPTCP:
+        content_bytes = sum(max(0, p.length - _MPTCP_HEADER_BYTES) for p in frames)
+        carried = max(carried, content_bytes // size_bytes)
+    return carried
 
 
 def _is_esp_of(observed: Observation, packet: Packet, size_bytes: int) -> bool:

@@ -18,6 +18,7 @@ from measure.capture import tshark
 from measure.capture.tshark import Packet
 from measure.checks.observation import Observation
 from measure.packets import wireguard
+from measure.packets.mptcp import TCP
 from measure.packets.quic import QUIC_PORT
 
 #: Prefix of a phase in the visited network.
@@ -53,13 +54,25 @@ class AttachmentPackets:
 
     @property
     def quic_negotiation(self) -> list[Packet]:
-        """Return QUIC's packets until the agent has accepted the node.
+        """Return QUIC's packets until the agent has accepted the node."""
+        return self._select_negotiation([p for p in self.mobile_node
+                                         if QUIC_PORT in (p.udp_src, p.udp_dst)])
 
-        The packets are encrypted, so time stamps of the measuring program select them.
+    @property
+    def mptcp_negotiation(self) -> list[Packet]:
+        """Return the MPTCP tunnel's packets until the agent has accepted the node.
+
+        A capture of a mobile node's authentication has no other packets of TCP.
+        """
+        return self._select_negotiation([p for p in self.mobile_node if p.ip_proto == TCP])
+
+    def _select_negotiation(self, packets: Sequence[Packet]) -> list[Packet]:
+        """Return the packets until the agent has accepted the node.
+
+        The packets may be encrypted, so time stamps of the measuring program select them.
         """
         begin, end = (self.stamps.get(name, 0.0) for name in ("registered", "tunnel"))
-        return [p for p in self.mobile_node if QUIC_PORT in (p.udp_src, p.udp_dst)
-                and begin <= p.time_s <= end]
+        return [p for p in packets if begin <= p.time_s <= end]
 
 
 def find_phases(raw: Mapping[str, Any], air: Sequence[Packet], mobile_node: Sequence[Packet],
@@ -128,6 +141,7 @@ def _attachment_phases(attachment: AttachmentPackets, start: float) -> Iterator[
         _registration_phase(packets, start),
         phase_of("wireguard", start, _wireguard_packets(packets)),
         phase_of("quic", start, attachment.quic_negotiation),
+        phase_of("mptcp", start, attachment.mptcp_negotiation),
         phase_of("ike", start, [p for p in packets if p.is_isakmp]),
     ]
     phases = [phase for phase in candidates if phase is not None]
@@ -231,17 +245,19 @@ def _first_packet_phase(packets: Sequence[Packet], start: float, after_s: float,
                         answered_s: float) -> Phase | None:
     """Return the phase from the end of all negotiations to the peer's first answer.
 
-    Inside QUIC's tunnel, that is the last packet of the agent before the program had the answer
-    (`answered_s`): acknowledgements and path challenges come before it.
+    Inside a tunnel by QUIC or MPTCP, that is the agent's last packet before the program had the
+    answer (`answered_s`): acknowledgements and path challenges come before it.
     """
     later = [p for p in packets if p.time_s - start > after_s and not p.is_eapol
              and not p.is_mobile_ip and not p.is_dhcp]
     begun = [p for p in later if p.udp_dst == wireguard.WIREGUARD_PORT]
+    agents = [p.ip_dst for p in packets if p.ip_proto == TCP][:1]
     answers = [i for i, p in enumerate(later) if p.icmp_type == tshark.ECHO_REPLY] or [
         # Inside WireGuard's tunnel, only the returning tunnel packet is visible.
         i for i, p in enumerate(later) if begun and p.udp_src == wireguard.WIREGUARD_PORT
         and p.ip_src == begun[0].ip_dst] or [
-        i for i, p in enumerate(later) if p.udp_src == QUIC_PORT and p.time_s <= answered_s][-1:]
+        i for i, p in enumerate(later) if (p.udp_src == QUIC_PORT or (
+            p.ip_proto == TCP and p.ip_src in agents)) and p.time_s <= answered_s][-1:]
     if not answers:
         return None
     used = later[:answers[0] + 1]

@@ -30,6 +30,7 @@ from measure.checks import (
     key_management,
     layer_checks,
     mobility,
+    mptcp,
     network_services,
     observation,
     packet_counts,
@@ -61,7 +62,8 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
     """
     wireguard = policy.layers.wireguard
     tunnel = mobility.check_wireguard(wireguard, repetition) if wireguard else \
-        quic.check_quic(policy.layers.quic, repetition) if policy.layers.quic else ()
+        quic.check_quic(policy.layers.quic, repetition) if policy.layers.quic else \
+        mptcp.check_mptcp(repetition) if policy.layers.mptcp else ()
     server = _check_radsec(repetition) if policy.uses_radsec else ()
     wires = _check_macsec(policy, repetition) if policy.uses_macsec else ()
     name = [key_management.check_hidden_network(repetition)] if key_management.hides_ssid(

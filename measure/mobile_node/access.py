@@ -30,7 +30,6 @@ from measure.services.icmp_echo import EchoSockets
 from measure.services.macsec import MacsecKeyAgreement
 from measure.services.mobile_ip import PROGRAMS, MobileIp, MobileIpAgents, MobileNodePrograms
 from measure.services.programs import ForkService
-from measure.services.quic import MobileQuic
 from measure.services.radius import (
     EapServer,
     FreeRadius,
@@ -40,6 +39,7 @@ from measure.services.radius import (
     SubscriberServers,
 )
 from measure.services.revocation import OcspResponders
+from measure.services.tunnels import MobileMptcp, MobileQuic
 from measure.services.wireguard import MobileWireGuard
 from topologies.model import HOME_AGENT, Scenario
 
@@ -65,7 +65,7 @@ class NetworkAccess:
         self._hostapd = Hostapd(site)
         self._charon = Charon(site)
         self._wireguard = MobileWireGuard(site)
-        self._quic = MobileQuic(site)
+        self._quic, self._mptcp = MobileQuic(site), MobileMptcp(site)
         self._supplicants = WpaSupplicant(site)
         self._forks = ForkService(site, PROGRAMS)
         self._registrations = MobileNodePrograms(site, settings, self._forks)
@@ -84,8 +84,8 @@ class NetworkAccess:
             self._forks, self._agents, self._registrations] if self.has_mobile_ip else []
         return [self.freeradius, self._responders, self._eap_server, SubscriberServers(self.site),
                 SubscriberGateways(self.site), self.wire_keys, self._charon, *mobile_ip,
-                self._supplicants, self._hostapd, self._wireguard, self._quic, self._proxies,
-                self._echoes, self._dhcp_servers, self._dhcp_clients,
+                self._supplicants, self._hostapd, self._wireguard, self._quic, self._mptcp,
+                self._proxies, self._echoes, self._dhcp_servers, self._dhcp_clients,
                 IpsecTunnels(self.site, self._charon, self.site.network.tunnel_gateways,
                              _AGENT_CHILDREN)]
 
@@ -103,7 +103,8 @@ class NetworkAccess:
     @cached_property  # read while a handoff is timed
     def has_following_tunnel(self) -> bool:
         """Return whether tunnels move with their nodes to other subnets, in place of Mobile IP."""
-        return self._wireguard.roams or self._quic.is_used or self._charon.uses_mobike
+        return (self._wireguard.roams or self._quic.is_used or self._mptcp.is_used
+                or self._charon.uses_mobike)
 
     def follow_tunnel(self, scenario: Scenario) -> None:
         """Move the mobile node's tunnel to its address in the visited subnet.
@@ -115,20 +116,27 @@ class NetworkAccess:
             station = self.get_station(scenario.mobile_node)
             station.follow_visit(scenario.visit)
             self._wireguard.renew_source(station.name)
+            self._mptcp.follow_address(station.name)
 
     def tunnel_device(self, node: str) -> str:
-        """Return the name of the node's WireGuard or QUIC interface, or "" without a tunnel."""
-        return self._wireguard.device_name(node) or self._quic.device_name(node)
+        """Return the name of the interface of the node's tunnel, or "" without such a tunnel."""
+        return (self._wireguard.device_name(node) or self._quic.device_name(node)
+                or self._mptcp.device_name(node))
 
     def tunnel_states(self, scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
         """Return the WireGuard state of mobile node and home agent, by node, empty without one."""
         return {node: states for node in (scenario.mobile_node, scenario.agent)
                 if (states := self._wireguard.read_state(node))}
 
-    def quic_states(self, scenario: Scenario) -> dict[str, dict[str, int]]:
-        """Return the QUIC tunnel's counters at mobile node and home agent, empty without one."""
-        return {node: counters for node in (scenario.mobile_node, scenario.agent)
-                if (counters := self._quic.read_state(node))}
+    def program_states(self, scenario: Scenario) -> dict[str, dict[str, dict[str, Any]]]:
+        """Return the state of a tunnel's programs at mobile node and home agent.
+
+        Returns:
+            State by node, by protocol: `quic` or `mptcp`. Empty without such a tunnel.
+        """
+        return {tunnels.name: states for tunnels in (self._quic, self._mptcp)
+                if (states := {node: state for node in (scenario.mobile_node, scenario.agent)
+                               if (state := tunnels.read_state(node))})}
 
     def get_station(self, name: str) -> MeasuredStation:
         """Return the control object of a mobile node. Its daemons must be ready."""
@@ -202,6 +210,7 @@ class NetworkAccess:
                     charon.delete_sas(session, address)
         self._wireguard.renew_tunnels()
         self._quic.forget_connection(scenario.mobile_node)
+        self._mptcp.forget_connection(scenario.mobile_node)
         # Delayed packets about the old state must not be taken for new ones.
         time.sleep(self.limits.under_way_s)
         if station.remaining_sas():
@@ -288,6 +297,7 @@ class NetworkAccess:
             station.negotiate_tunnel()
             self._wireguard.start_keepalives(name)
             self._quic.open_connection(name)
+            self._mptcp.open_connection(name)
 
     def explain_failures(self) -> AbstractContextManager[None]:
         """Add the cause that daemons' logs state to a MeasureError inside the context."""
@@ -328,6 +338,7 @@ class NetworkAccess:
         """
         self._wireguard.start_keepalives(station.name)
         self._quic.open_connection(station.name)
+        self._mptcp.open_connection(station.name)
         station.negotiate_tunnel()
         if not station.charon or scenario.agent not in self._charon.daemons:
             return

@@ -9,7 +9,7 @@ captures. Whether the policy was applied is checked later, outside of the guest.
 At home, the steps are association, address, registration (Mobile IP), tunnel, and first answered
 packet. The steps after a move to a second access point depend on two properties:
 
-- Some tunnels *follow* the node to another address (MOBIKE, WireGuard, QUIC).
+- Some tunnels *follow* the node to another address (MOBIKE, WireGuard, QUIC, MPTCP).
 - A node *roams* if it joins the second access point without disconnecting from the first.
 
 | tunnel follows | move | registration | tunnel |
@@ -341,8 +341,7 @@ class AttachmentSteps:
         """Record the state of the tunnel at mobile node and home agent."""
         if states := self.access.tunnel_states(self.scenario):
             self._session.raw["kernel"]["wireguard"] = states
-        if counters := self.access.quic_states(self.scenario):
-            self._session.raw["quic"] = counters
+        self._session.raw.update(self.access.program_states(self.scenario))
         if self.access.has_ipsec:
             self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
 

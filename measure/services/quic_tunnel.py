@@ -1,20 +1,8 @@
 """Carry IP packets between a mobile node and its home agent in QUIC DATAGRAM frames (RFC 9221).
 
-The program runs at both endpoints of a tunnel, and uses the library aioquic:
-
-    python3 -m measure.services.quic_tunnel FILE
-
-FILE is JSON with the keys of `TunnelSettings`. The program creates a TUN device and prints `ready`.
-Then it reads commands from standard input, one command a line:
-
-- `connect`: open a connection to the home agent (mobile node only)
-- `reset ADDRESS`: delete the connection of the mobile node with this inner address, without
-  notifying the other endpoint
-- `state`: write counters to the file in `TunnelSettings.state`
-
-The program prints `done` and the command after each completed command. If the connection takes too
-long, it prints `failed connect`. The mobile node authenticates itself by a token on a QUIC stream,
-and the home agent by its certificate.
+The program runs at both endpoints of a tunnel, and uses the library aioquic. Its files and commands
+are those of `measure.services.tunnel_program`, with `QuicSettings`. The mobile node authenticates
+itself by a token on a QUIC stream, and the home agent by its certificate.
 
 The mobile node's program watches the kernel's addresses and routes. When the source address
 changes, it migrates the connection there with a new connection ID (RFC 9000, 9). With `reconnects`,
@@ -23,11 +11,8 @@ it opens another connection instead.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import select
 import socket
-import struct
 import sys
 import time
 from collections import Counter
@@ -41,50 +26,39 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.packet import QuicPacketType, pull_quic_header
 
+from measure.services.tunnel_program import (
+    MOST_WAITING,
+    SOCKET_MARK,
+    TunnelEnd,
+    TunnelSettings,
+)
+
 #: Application protocol in the TLS handshake (ALPN).
 _ALPN = "qop-tunnel"
 #: Largest UDP payload on Ethernet, and bytes of the longest packet inside.
 _UDP_BYTES, TUNNEL_BYTES = 1472, 1440
-#: Most packets that wait for the congestion window, like the queue of a network device.
-_MOST_WAITING = 64
 _CONNECTION_ID_BYTES = 8
 _IDLE_S = 3600.0
-#: Longest time to open a connection, in s.
-_CONNECT_S = 10.0
 _READ_BYTES, _NETLINK_BYTES = 2048, 65536
-#: linux/if_tun.h.
-_TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 #: linux/rtnetlink.h: changes of IPv4 addresses and routes.
 _ADDRESS_GROUP, _ROUTE_GROUP = 0x10, 0x40
-_SOCKET_MARK = 36
-_SHORTEST_IPV4 = 20
 
 
 @dataclass(frozen=True)
-class TunnelSettings:
-    """The settings of a tunnel endpoint.
+class QuicSettings(TunnelSettings):
+    """The settings of a QUIC tunnel's endpoint.
 
-    - `duty`: `mobile` at a mobile node, or `gateway` at a home agent
-    - `device`, `mark`: name of the TUN device, and firewall mark of the tunnel's own packets
-    - `address`, `port`: the gateway's address and UDP port
     - `name`: name in the gateway's certificate
     - `certificate`, `key`: files of the gateway's certificate, and of its key ("" at a mobile node)
     - `secrets`: file to which TLS secrets are logged, for Wireshark
-    - `state`: file to which counters are written
     - `users`: token of each mobile node, by its inner address
     - `reconnects`: whether the client opens another connection when its address changes
     """
 
-    duty: str
-    device: str
-    mark: int
-    address: str
-    port: int
     name: str
     certificate: str
     key: str
     secrets: str
-    state: str
     users: dict[str, str]
     reconnects: bool = False
 
@@ -106,10 +80,10 @@ class _Link:
     def send_packet(self, packet: bytes, counts: Counter[str]) -> None:
         """Send an IP packet from the TUN device in a DATAGRAM frame of this connection.
 
-        If `_MOST_WAITING` frames already wait for the congestion window, the packet is dropped.
+        If `MOST_WAITING` frames already wait for the congestion window, the packet is dropped.
         """
         # aioquic has no limit of its own, and does not show how many DATAGRAM frames wait.
-        if len(self.connection._datagrams_pending) >= _MOST_WAITING:  # noqa: SLF001
+        if len(self.connection._datagrams_pending) >= MOST_WAITING:  # noqa: SLF001
             counts["dropped"] += 1
             return
         self.connection.send_datagram_frame(packet)
@@ -125,16 +99,14 @@ class _Link:
                 continue  # no link or no route: lost like any other packet
 
 
-class _End:
+class _End(TunnelEnd):
     """A tunnel endpoint: TUN device, UDP socket and QUIC connections."""
 
-    def __init__(self, settings: TunnelSettings) -> None:
-        self.settings = settings
-        self.counts = Counter[str]()
-        self.tun = open("/dev/net/tun", "r+b", buffering=0)  # noqa: SIM115 - open until the end
-        fcntl.ioctl(self.tun, _TUNSETIFF, struct.pack(
-            "16sH22x", settings.device.encode(), _IFF_TUN | _IFF_NO_PI))
-        self._secrets = Path(settings.secrets).open("a", buffering=1)  # noqa: SIM115 - as above
+    settings: QuicSettings
+
+    def open_resources(self) -> None:
+        """Open the file of TLS secrets, until the end."""
+        self._secrets = Path(self.settings.secrets).open("a", buffering=1)  # noqa: SIM115
 
     def make_configuration(self) -> QuicConfiguration:
         """Return aioquic's configuration of this endpoint."""
@@ -154,14 +126,6 @@ class _End:
         """Return all connections."""
         raise NotImplementedError
 
-    def list_sockets(self) -> list[socket.socket]:
-        """Return further sockets to wait for."""
-        raise NotImplementedError
-
-    def read_socket(self, source: socket.socket) -> None:
-        """Process all data that has arrived on a socket of this endpoint."""
-        raise NotImplementedError
-
     def route_packet(self, packet: bytes) -> _Link | None:
         """Return the connection for an IP packet from the TUN device, None without one."""
         raise NotImplementedError
@@ -174,43 +138,23 @@ class _End:
         elif isinstance(event, events.ConnectionTerminated):
             link.has_ended = True
 
-    def run_command(self, command: str) -> bool:
-        """Run a command from standard input, and return whether it is complete.
+    def next_timer_s(self) -> float | None:
+        """Return when the next timer of a connection expires."""
+        return min((timer for link in self.list_links()
+                    if (timer := link.connection.get_timer()) is not None), default=None)
 
-        An incomplete command, such as `connect`, prints its own answer later.
-        """
-        if command == "state":
-            Path(self.settings.state).write_text(json.dumps(self.counts))
-        return True
+    def handle_timers(self) -> None:
+        """Handle all timers that have expired, such as for retransmissions."""
+        for link in self.list_links():
+            timer = link.connection.get_timer()
+            if timer is not None and timer <= time.monotonic():
+                link.connection.handle_timer(now=time.monotonic())
+                self.serve_link(link)
 
-    def pass_packets(self) -> None:
-        """Forward packets and run commands until standard input is closed."""
-        print_answer("ready")
-        while True:
-            timers = [timer for link in self.list_links()
-                      if (timer := link.connection.get_timer()) is not None]
-            wait_s = max(0.0, min(timers) - time.monotonic()) if timers else None
-            ready, _, _ = select.select([sys.stdin, self.tun, *self.list_sockets()], [], [], wait_s)
-            for link in self.list_links():
-                timer = link.connection.get_timer()
-                if timer is not None and timer <= time.monotonic():
-                    link.connection.handle_timer(now=time.monotonic())
-                    self.serve_link(link)
-            for source in ready:
-                if source is self.tun:
-                    self._read_tun()
-                elif isinstance(source, socket.socket):
-                    self.read_socket(source)
-            if sys.stdin in ready:
-                line = sys.stdin.readline()
-                if not line:
-                    return
-                if self.run_command(line.strip()):
-                    print_answer(f"done {line.strip()}")
-            self.check_deadline()
-
-    def check_deadline(self) -> None:
-        """Report a command that has exceeded its time limit."""
+    def forward_packet(self, packet: bytes) -> None:
+        """Send a packet in a DATAGRAM frame, if there is a connection for it."""
+        if (link := self.route_packet(packet)) is not None:
+            link.send_packet(packet, self.counts)
 
     def serve_link(self, link: _Link) -> None:
         """Handle all events of a connection, and send its pending QUIC packets."""
@@ -218,25 +162,12 @@ class _End:
             self.handle_event(link, event)
         link.send_waiting()
 
-    def _read_tun(self) -> None:
-        packet = self.tun.read(_READ_BYTES)
-        # IPv4 only: the kernel also sends IPv6's router solicitations to the device.
-        if len(packet) >= _SHORTEST_IPV4 and packet[0] >> 4 == 4 and (
-                link := self.route_packet(packet)) is not None:
-            link.send_packet(packet, self.counts)
-
     def _open_socket(self, source: tuple[str, int]) -> socket.socket:
         udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        udp.setsockopt(socket.SOL_SOCKET, _SOCKET_MARK, self.settings.mark)
+        udp.setsockopt(socket.SOL_SOCKET, SOCKET_MARK, self.settings.mark)
         udp.setblocking(False)  # noqa: FBT003 - signature of the standard library
         udp.bind(source)
         return udp
-
-
-def print_answer(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def _read_datagrams(udp: socket.socket) -> Iterator[tuple[bytes, tuple[str, int]]]:
@@ -257,13 +188,12 @@ class Client(_End):
     When the node's address changes, the client migrates the connection or opens another one.
     """
 
-    def __init__(self, settings: TunnelSettings) -> None:
+    def __init__(self, settings: QuicSettings) -> None:
         super().__init__(settings)
         self._link: _Link | None = None
         self._source = ""
         #: Whether nothing has come from the gateway since the address changed.
         self._is_unanswered = False
-        self._begun_s: float | None = None
         [(self._address, self._token)] = settings.users.items()
         self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._netlink.setblocking(False)  # noqa: FBT003 - signature of the standard library
@@ -300,9 +230,7 @@ class Client(_End):
                 stream, f"{self._address} {self._token}\n".encode(), end_stream=True)
         elif isinstance(event, events.StreamDataReceived) and event.data == b"accepted\n":
             link.user = self._address
-            if self._begun_s is not None:
-                self._begun_s = None
-                print_answer("done connect")
+            self.finish_connection()
         super().handle_event(link, event)
 
     def run_command(self, command: str) -> bool:
@@ -311,25 +239,16 @@ class Client(_End):
         `connect` is complete when the gateway has accepted the token, or when the time limit ends.
         """
         if command == "connect":
-            self._begun_s = time.monotonic()
+            self.begin_connection()
             self._open_link()
             return False
         if command.partition(" ")[0] == "reset":
             self._drop_link()
         return super().run_command(command)
 
-    def check_deadline(self) -> None:
-        """Report a connection that the gateway has not accepted within `_CONNECT_S`."""
-        if self._begun_s is not None and time.monotonic() > self._begun_s + _CONNECT_S:
-            self._begun_s = None
-            sys.stderr.write(f"no connection with {self.settings.address} within "
-                             f"{_CONNECT_S:g} s\n")
-            sys.stderr.flush()
-            print_answer("failed connect")
-
     def _open_link(self) -> None:
         self._drop_link()
-        self._source = self._find_source() or self._source
+        self._source = self.find_source() or self._source
         self._link = _Link(QuicConnection(configuration=self.make_configuration()),
                            self._open_socket((self._source, 0)))
         self.counts["connections"] += 1
@@ -342,23 +261,13 @@ class Client(_End):
             self._link.udp.close()
             self._link = None
 
-    def _find_source(self) -> str:
-        """Return the address from which the kernel would send to the gateway, "" without route."""
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as scratch:
-            scratch.setsockopt(socket.SOL_SOCKET, _SOCKET_MARK, self.settings.mark)
-            try:
-                scratch.connect((self.settings.address, self.settings.port))
-            except OSError:
-                return ""
-            return str(scratch.getsockname()[0])
-
     def _follow_address(self) -> None:
         """Move the connection to the node's new address, or open another one there.
 
         Without an answer of the gateway, each further change of addresses or routes repeats the
         move. The first packet may have left by the old route.
         """
-        source = self._find_source()
+        source = self.find_source()
         has_moved = source != self._source
         if self._link is None or not source or not (has_moved or self._is_unanswered):
             return
@@ -381,7 +290,7 @@ class Client(_End):
 class Gateway(_End):
     """A tunnel endpoint at a home agent, which accepts mobile nodes and forwards their packets."""
 
-    def __init__(self, settings: TunnelSettings) -> None:
+    def __init__(self, settings: QuicSettings) -> None:
         super().__init__(settings)
         self._udp = self._open_socket((settings.address, settings.port))
         self._configuration = self.make_configuration()
@@ -460,7 +369,7 @@ class Gateway(_End):
 
 def main(file: str) -> None:
     """Run a tunnel endpoint until standard input is closed."""
-    settings = TunnelSettings(**json.loads(Path(file).read_text()))
+    settings = QuicSettings(**json.loads(Path(file).read_text()))
     (Client if settings.duty == "mobile" else Gateway)(settings).pass_packets()
 
 

@@ -50,7 +50,8 @@ _NOT_PROVEN: Mapping[str, Sequence[str]] = {
 
 def _refusal_reason(policy: Policy) -> str:
     """Return why the study cannot measure a policy, or "" if it can."""
-    for layer, tunnel in (("ipsec", "IPsec"), ("wireguard", "WireGuard"), ("quic", "QUIC")):
+    for layer, tunnel in (("ipsec", "IPsec"), ("wireguard", "WireGuard"), ("quic", "QUIC"),
+                          ("mptcp", "Multipath TCP")):
         if getattr(policy.layers, layer):
             return f"{tunnel} is not measured here; leave layers.{layer} out, or run qop2007"
     for layer, names in _NOT_PROVEN.items():

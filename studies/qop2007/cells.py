@@ -54,7 +54,7 @@ def _read_scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Lev
 FACTORS = (
     Factor("policy", "Policy",
            policy_factors.PolicyReader(PAPER_IDS, beside=[BASELINE], has_mlkem=True, has_quic=True,
-                                       has_macsec=True, has_sessions=True,
+                                       has_mptcp=True, has_macsec=True, has_sessions=True,
                                        has_server_tests=True, has_vlans=True, runs=["aaa"],
                                        refusal=_find_refusal),
            plural="policies", option="--policies", file_option="--policy",
@@ -296,15 +296,18 @@ def check_server_name(policy: Policy, scenario: Scenario) -> None:
 def check_lease(policy: Policy, scenario: Scenario) -> None:
     """Refuse tunnels that need the node's address before DHCP assigns it. Raises StudyError.
 
-    WireGuard's and QUIC's devices have the address from the beginning. charon with MOBIKE announces
-    each address that it sees to appear, in further messages.
+    The devices of WireGuard, QUIC and Multipath TCP have the address from the beginning. charon
+    with MOBIKE announces each address that it sees to appear, in further messages.
     """
     ipsec = policy.layers.ipsec
-    if not scenario.uses_dhcp or not (policy.uses_wireguard or policy.uses_quic
-                                      or (ipsec and ipsec.mobike)):
+    tunnels = {"ipsec": ("mobike: 1", bool(ipsec and ipsec.mobike)),
+               "wireguard": ("WireGuard", policy.uses_wireguard),
+               "quic": ("QUIC", policy.uses_quic),
+               "mptcp": ("Multipath TCP", policy.uses_mptcp)}
+    found = [(layer, needs) for layer, (needs, is_used) in tunnels.items() if is_used]
+    if not scenario.uses_dhcp or not found:
         return
-    layer, needs = ("ipsec", "mobike: 1") if ipsec else ("quic", "QUIC") if policy.uses_quic else (
-        "wireguard", "WireGuard")
+    layer, needs = found[0]
     raise StudyError(
         f"policy {policy.id} in scenario {scenario.id}: layers.{layer}: {needs} needs the address "
         f"of {scenario.mobile_node} from the beginning, and DHCP assigns it later; leave it out, "

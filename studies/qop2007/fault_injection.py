@@ -19,6 +19,7 @@ from measure.agent.errors import MeasureError
 from measure.agent.workload import Site
 from measure.attacks import injection
 from measure.capture.tcpdump import TRAFFIC, CaptureDetail, CapturePoint
+from measure.packets.mptcp import MPTCP_PORT
 from measure.services import iperf
 from studies.qop2007 import attacks
 from topologies import queueing_disciplines
@@ -52,8 +53,17 @@ ALONE = "frames-alone"
 STEADY_SERVER = "steady-server"
 #: Controls in which a router translates no addresses, and keeps its mappings.
 UNTRANSLATED, KEPT_MAPPING = "untranslated", "kept-mapping"
+#: Controls in which the home agent strips MPTCP's options of TCP, as some firewalls do, or accepts
+#: no further subflow.
+STRIPPED, NO_JOIN = "mptcp-stripped", "mptcp-refuses-joins"
 #: Control in which IP fragments are dropped behind access points, and the device that takes them.
 FRAGMENTS, _SINK = "dropped-fragments", "sink0"
+#: nft's commands that remove MPTCP's options of arriving segments.
+_STRIP = (f"add table ip qop; add chain ip qop strip {{ type filter hook prerouting priority raw; "
+          f"}}; add rule ip qop strip tcp dport {MPTCP_PORT} reset tcp option mptcp")
+#: Commands at the home agent, by control.
+_AT_AGENT = {STRIPPED: ["nft", _STRIP],
+             NO_JOIN: ["ip", "mptcp", "limits", "set", "subflows", "0"]}
 #: Capture buffer with room for two dozen headers.
 _NO_ROOM = CaptureDetail(snap_bytes=192, buffer_kib=8)
 #: Priority before every policy of charon's, and every rule of Mobile IP's.
@@ -69,12 +79,15 @@ def apply_control(site: Site, scenario: Scenario) -> None:
 
 
 def apply_to_network(site: Site, scenario: Scenario) -> None:
-    """Change wires between access points and RADIUS servers, or a router with NAT, under controls.
+    """Change wires between access points and RADIUS servers, routers or agents, under controls.
 
     Under two of them, wires of distant servers lose their delay, or only its jitter. Under the
     third, access points drop IP fragments on their wire in both directions, as some firewalls do.
-    Under the fourth, a router forwards packets without translating their addresses.
+    Under the fourth, a router forwards packets without translating their addresses. Two others
+    change how the home agent treats Multipath TCP.
     """
+    if site.fault in _AT_AGENT:
+        site.testbed.run_command(scenario.agent, _AT_AGENT[site.fault])
     if site.fault == FRAGMENTS:
         for name in {scenario.home, scenario.access_point}:
             _drop_fragments(site.testbed, name, scenario.network.link_of(name)[0])
@@ -215,7 +228,7 @@ def _bypass_tunnel(testbed: Testbed, scenario: Scenario) -> None:
 
 
 def _route_beside_tunnel(testbed: Testbed, scenario: Scenario) -> None:
-    """Route the mobile node's UDP stream past its WireGuard or QUIC tunnel."""
+    """Route the mobile node's UDP stream past its tunnel by WireGuard, QUIC or Multipath TCP."""
     node, rule = scenario.mobile_node, ["priority", _FIRST]
     # An earlier repetition may have left the rule.
     if not testbed.run_command(node, ["ip", "rule", "list", *rule]).strip():
@@ -399,7 +412,7 @@ def _send_alone(testbed: Testbed, _: Scenario) -> None:
 
 _CONTROLS: Mapping[str, Callable[[Testbed, Scenario], None]] = {
     "bypass": _bypass_tunnel, "beside-wireguard": _route_beside_tunnel,
-    "beside-quic": _route_beside_tunnel,
+    "beside-quic": _route_beside_tunnel, "beside-mptcp": _route_beside_tunnel,
     "companion-outside": _companions_outside,
     "agents-outside": _agents_outside, "clear-frame": _clear_frame,
     "clear-under-gcmp": _clear_frame,

@@ -26,6 +26,9 @@ _AGREED = "protection of management frames negotiated"
 _NO_MOBILE_IP, _NEW_ADDRESS = "no Mobile IP", "tunnel goes by the new address"
 _IN_KERNELS = "kernels have the new address"
 _PATH, _GOES_ON = "QUIC: new path is validated", "QUIC: connection goes on"
+_JOINED, _CONTINUED = "MPTCP: new address joins the connection", "MPTCP: data sequence goes on"
+_SHAKEN, _DATA = "MPTCP: handshake", "MPTCP: data are packets"
+_HAVE_CONNECTION = "MPTCP: kernels have the connection"
 _IN_TLS, _CERTIFIED = "RADIUS inside TLS", "RadSec: mutual certificates"
 _MACSEC, _SEALED = "MACsec on every frame of the wire", "MACsec encrypts"
 _OPEN, _CARRIED = "MACsec frames open", "MACsec carries what is captured above it"
@@ -369,6 +372,22 @@ TODAYS: Mapping[str, Fault] = {
         "the QUIC connection migrates, where the mobile node is to open another one",
         policy=change_layer("quic", on_move=None), on=control_cell("M15-new", "R3"),
         fails=["QUIC: new connection after the move"]),
+    "beside-mptcp": Fault(
+        "the stream's datagrams go around the tunnel by Multipath TCP", on=control_cell("M16"),
+        fails=["MPTCP: tunnelled", "MPTCP: carried", "captures hold what was counted"]),
+    "no-mptcp": Fault(
+        "no tunnel, and all traffic passes outside", policy=remove_layer("mptcp"),
+        on=control_cell("M16"),
+        fails=[_SHAKEN, _DATA, "MPTCP: tunnelled", "MPTCP: carried", _HAVE_CONNECTION,
+               _NO_MOBILE_IP]),
+    fault_injection.STRIPPED: Fault(
+        "the home agent strips MPTCP's options, and the tunnel is plain TCP, opened anew after the "
+        "move", on=control_cell("M16", "R3"),
+        fails=[_SHAKEN, _DATA, _HAVE_CONNECTION, _JOINED, _CONTINUED]),
+    fault_injection.NO_JOIN: Fault(
+        "the home agent accepts no further subflow, and the mobile node opens another MPTCP "
+        "connection after the move", on=control_cell("M16", "R3"),
+        fails=[_HAVE_CONNECTION, _JOINED, _CONTINUED]),
     "keys-anew": Fault(
         "a station that moves has no cached key", policy=change_layer("link", roaming=None),
         on=control_cell("M8-okc", "E1"), fails=["goes on with cached keys"]),

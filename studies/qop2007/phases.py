@@ -39,7 +39,7 @@ def find_components(phases: Sequence[Phase], exchange: str = "") -> dict[str, fl
     for place, prefix in (("home", ""), ("foreign", FOREIGN)):
         for name, phase_names in (*on_the_link.items(), ("eap", ("dot1x", "four_way_handshake")),
                                   ("wireguard", ("wireguard",)), ("quic", ("quic",)),
-                                  ("ike", ("ike",))):
+                                  ("mptcp", ("mptcp",)), ("ike", ("ike",))):
             durations = [by_name[prefix + n].duration_s for n in phase_names
                          if prefix + n in by_name]
             if durations:
@@ -79,6 +79,8 @@ def summed_components(policy: Policy, *, roaming: bool,
         summed.append("wireguard_home")
     if policy.uses_quic:
         summed.append("quic_home")
+    if policy.uses_mptcp:
+        summed.append("mptcp_home")
     if policy.uses_ipsec:
         summed.append("ike_home")
     if roaming and has_mobile_ip and not policy.has_handshake:

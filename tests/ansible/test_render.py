@@ -314,6 +314,7 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
                           fault_injection.FRAGMENTS, fault_injection.STEADY_SERVER,
                           fault_injection.OVER_THE_AIR,
                           fault_injection.UNTRANSLATED, fault_injection.KEPT_MAPPING,
+                          fault_injection.STRIPPED, fault_injection.NO_JOIN,
                           radius.FIRST_SERVER_RUNS}
         others = (fault.policy is not None) + (name in in_the_machine)
         assert len(spoilt) + len(fault.withhold) + others == 1, name

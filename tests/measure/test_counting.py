@@ -13,6 +13,7 @@ from measure.capture.tshark import ESP, Packet
 from measure.checks import packet_counts
 from measure.checks.observation import Observation, build_observation
 from measure.services import iperf
+from policies.layers import MPTCP
 from recorded import ELSEWHERE, IDS, observed
 from topologies.loader import load_scenario
 
@@ -71,6 +72,24 @@ def test_packets_that_no_capture_has_are_missed(
     ok, detail = judged(without(capture, match, recording))
     assert not ok
     assert said in detail
+
+
+@pytest.mark.parametrize(("tunnel", "kept", "holds"), [
+    ("", 1, False), (MPTCP, 1, True), (MPTCP, 5, False)])
+def test_tunnel_in_one_connection_is_counted_by_bytes(tunnel: str, kept: int, *,
+                                                      holds: bool) -> None:
+    """Every frame of the streams has two packets, and the next `kept` of them are left out."""
+    seen = replace(observed("P5"), follows_by=tunnel)
+    air = list(seen.packets_of("traffic-air"))
+    large = [packet for packet in air if packet.length >= 1400]
+    joined = [replace(packet, length=2 * packet.length + 200) for packet in large[::1 + kept]]
+    rest = [packet for packet in air if packet.length < 1400]
+    for entry in seen.raw["captures"]:
+        if entry["file"] == "traffic-air.pcap":
+            entry["captured"] = len(joined) + len(rest)
+    frames = sorted([*joined, *rest], key=lambda packet: packet.time_s)
+    ok, detail = judged(replace(seen, captures={**seen.captures, "traffic-air": frames}))
+    assert ok is holds, detail
 
 
 @pytest.mark.parametrize(("scenario", "counted", "holds"), [

@@ -20,7 +20,7 @@ from policies import (
     load_policy,
     policy_ids,
 )
-from policies.layers import IpsecLayer, QuicLayer, WireGuardLayer, WireLayer
+from policies.layers import IpsecLayer, MptcpLayer, QuicLayer, WireGuardLayer, WireLayer
 from policies.options import DAEMONS, load_options
 
 
@@ -114,7 +114,8 @@ PROVEN_BY = {
 NAMED = {"link.options", "link.ocv", "link.accepted", "dot1x.options", "dot1x.tls.realm"}
 REFUSED = {"aaa.authority", "aaa.identity"}
 LAYERS = {"link": LinkLayer, "dot1x": Dot1xLayer, "dot1x.tls": TlsSettings, "ipsec": IpsecLayer,
-          "wireguard": WireGuardLayer, "quic": QuicLayer, "wire": WireLayer, "aaa": AaaLayer}
+          "wireguard": WireGuardLayer, "quic": QuicLayer, "mptcp": MptcpLayer, "wire": WireLayer,
+          "aaa": AaaLayer}
 
 
 def test_every_field_is_proven_or_named() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from policies import PolicyError, load_named, load_policy
-from policies.layers import MOBIKE, MOBILE_IP, QUIC, WIREGUARD
+from policies.layers import MOBIKE, MOBILE_IP, MPTCP, QUIC, WIREGUARD
 
 SUITE = "ike_proposal: aes256gcm16-prfsha384-curve25519, esp_proposal: aes256gcm16"
 
@@ -21,7 +21,8 @@ def written(folder: Path, layers: str) -> Path:
 
 @pytest.mark.parametrize(("policy", "mobility"), [
     ("P1", MOBILE_IP), ("P12", MOBILE_IP), ("M10", WIREGUARD), ("M11", MOBIKE),
-    ("M10-mip", MOBILE_IP), ("M11-mip", MOBILE_IP), ("M15", QUIC), ("M15-new", QUIC)])
+    ("M10-mip", MOBILE_IP), ("M11-mip", MOBILE_IP), ("M15", QUIC), ("M15-new", QUIC),
+    ("M16", MPTCP), ("M16-ft", MPTCP)])
 def test_a_policy_says_what_has_packets_find_its_node(policy: str, mobility: str) -> None:
     """Mobile IP, unless its tunnel is said to follow the node."""
     assert load_named(policy).layers.mobility == mobility
@@ -41,6 +42,8 @@ def test_a_layer_without_the_new_field_says_what_it_always_did() -> None:
     ("  quic: {on_move: roam}", "write one of: migrate, reconnect"),
     ("  quic: {mobike: 1}", "unknown key 'mobike' in layers.quic"),
     ("  quic: {}\n  wireguard: {}", "wireguard and quic are tunnels between the same ends"),
+    ("  quic: {}\n  mptcp: {}", "quic and mptcp are tunnels between the same ends"),
+    ("  mptcp: {on_move: join}", "unknown key 'on_move' in layers.mptcp; leave it out"),
     (f"  wireguard: {{roams: 1}}\n  ipsec: {{ike: 2, {SUITE}, mobike: 1}}",
      "tunnels between the same ends"),
     (("  ipsec: {ike: 1, ike_proposal: aes256-sha256-mlkem768, esp_proposal: aes256-sha256}"),

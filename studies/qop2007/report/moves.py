@@ -17,7 +17,7 @@ from analysis.reporting.table_entries import MISSING_ENTRY, exact_entry, value_e
 from analysis.results import Results
 from analysis.table import Column, Entry, Table
 from measure.agent.workload import HANDOFF_FULL
-from policies.layers import MOBIKE, MOBILE_IP, QUIC, WIREGUARD
+from policies.layers import MOBIKE, MOBILE_IP, MPTCP, QUIC, WIREGUARD
 from studies.qop2007 import cells
 from studies.qop2007.measurements import HANDOFF, LOST, OUTAGE
 from studies.qop2007.report.basis import NAME, POLICY, ReportBasis, ScoredPolicy, scenario_of
@@ -30,7 +30,7 @@ _WAYS = {HANDOFF_FULL: IN_FULL, "ft": "fast transition, keys pushed",
          "pmksa": "key of an earlier visit", "fils": "FILS with a cached key"}
 _SAME_SUBNET = "none needed"
 _TUNNELS = {MOBILE_IP: "Mobile IP", MOBIKE: "MOBIKE", WIREGUARD: "WireGuard's own",
-            QUIC: "QUIC's own"}
+            QUIC: "QUIC's own", MPTCP: "Multipath TCP"}
 _MADE_BY_EACH = "fast transition, keys made by each"
 #: Added to a fast transition over the DS.
 _OVER_DS = ", over the DS"

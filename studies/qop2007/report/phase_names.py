@@ -18,7 +18,7 @@ from studies.qop2007.phases import EXCHANGES
 #: Components of the authentication time in order, at home before away.
 COMPONENTS = tuple(f"{name}_{place}" for place in ("home", "foreign")
                    for name in (*EXCHANGES, "eap", "mip_registration", "wireguard", "quic",
-                                "ike"))
+                                "mptcp", "ike"))
 #: Phases in the order of a mobile node's progress, with the two lines of their headings. Phases of
 #: one name are adjacent: 802.11 authentication and association are one short exchange.
 _PHASES = {
@@ -26,7 +26,7 @@ _PHASES = {
     "dot1x": ("", "802.1X"), "four_way_handshake": ("", "4-way"), "dhcp": ("", "DHCP"),
     "agent_discovery":
     ("disco-", "very"), "registration": ("", "regist."), "wireguard": ("Wire-", "Guard"),
-    "quic": ("", "QUIC"), "ike": ("", "IKE"),
+    "quic": ("", "QUIC"), "mptcp": ("", "MPTCP"), "ike": ("", "IKE"),
     "first_packet": ("first", "packet")}
 #: Names of the phases in words, where there is room.
 _PHASES_IN_WORDS = {
@@ -34,10 +34,10 @@ _PHASES_IN_WORDS = {
     "association": "802.11 authentication, association", "dot1x": "802.1X (EAP, keys)",
     "four_way_handshake": "4-way handshake", "dhcp": "DHCP", "agent_discovery": "Agent discovery",
     "registration": "Mobile IP registration", "wireguard": "WireGuard handshake",
-    "quic": "QUIC handshake", "ike": "IKE",
+    "quic": "QUIC handshake", "mptcp": "MPTCP handshake", "ike": "IKE",
     "first_packet": "First answered packet"}
 _COMPONENTS = {"eap": "EAP", "mip_registration": "MIP", "wireguard": "WG", "quic": "QUIC",
-               "ike": "IKE",
+               "mptcp": "MPTCP", "ike": "IKE",
                **{name: name.upper() for name in EXCHANGES}}
 _PLACES = {"home": "home", "foreign": "away"}
 
@@ -69,8 +69,8 @@ def component_phases(name: str) -> tuple[str, ...]:
     """Return the phases that make up a part of the authentication time, such as EAP."""
     what, _, place = name.rpartition("_")
     parts = {"eap": ("dot1x", "four_way_handshake"), "ike": ("ike",), "wireguard": ("wireguard",),
-             "quic": ("quic",), "mip_registration": ("agent_discovery", "registration"),
-             **EXCHANGES}.get(what, ())
+             "quic": ("quic",), "mptcp": ("mptcp",),
+             "mip_registration": ("agent_discovery", "registration"), **EXCHANGES}.get(what, ())
     return tuple((FOREIGN if place == "foreign" else "") + part for part in parts)
 
 

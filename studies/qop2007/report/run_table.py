@@ -396,6 +396,7 @@ _COMPONENTS = {
     "eap": "EAP is 802.1X or, without it, the 4-way handshake",
     "wireguard": "WG is WireGuard's handshake",
     "quic": "QUIC is its handshake, and the node's token",
+    "mptcp": "MPTCP is its handshake, and the node's address",
     "ike": "IKE is both of its phases"}
 _PHASES_NOTE = ("Scan, 802.11 (authentication and association) and the time to the first answered "
                 "packet are not part of T_A. All are of the stay at home.")

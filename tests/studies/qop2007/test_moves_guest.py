@@ -1,4 +1,4 @@
-"""Moves to another subnet, measured in the guest: by Mobile IP, MOBIKE, WireGuard and QUIC."""
+"""Moves to another subnet in the guest: by Mobile IP, MOBIKE, WireGuard, QUIC and MPTCP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 def moved(shared_qop: Qop) -> dict[str, Record]:
     """A repetition of each way in R3, by policy."""
     done, records = shared_qop.run(
-        "subnets", *VIRTUAL, "--policies", "M2-ft,M10,M11,M15", "--scenarios", "R3",
+        "subnets", *VIRTUAL, "--policies", "M2-ft,M10,M11,M15,M16", "--scenarios", "R3",
         "--repetitions", "1", "--move-stream", "5", "--stream-bytes", "100k")
     assert done.returncode == 0, done.stderr
     return {found.cell["policy"]: found for found in records.values()}
@@ -38,6 +38,27 @@ def test_quic_connection_migrates_past_a_router(moved: dict[str, Record]) -> Non
         found.keys()
     assert "1 with equal data" in found["QUIC: new path is validated"]
     assert "quic_home" in body(moved["M15"]).authentication_sum
+
+
+def test_multipath_tcp_connection_is_joined_past_a_router(moved: dict[str, Record]) -> None:
+    """The new address joins the connection that was opened at home, and no packet is lost."""
+    assert {"no Mobile IP", "tunnel goes by the new address", "kernels have the new address",
+            "MPTCP: new address joins the connection", "MPTCP: data sequence goes on"} <= \
+        checks(moved["M16"]).keys()
+    assert "mptcp_home" in body(moved["M16"]).authentication_sum
+    assert [way.lost_packets for way in (body(moved["M16"]).outages or {}).values()] == [0, 0]
+
+
+def test_connection_without_a_join_is_no_move(qop: Qop) -> None:
+    """Traffic flows again after the move, and exactly the checks of the connection fail."""
+    done, records = qop.run("refuses", *VIRTUAL, "--policies", "M16", "--scenarios", "R3",
+                            "--repetitions", "1", "--stream-bytes", "100k", "--fault",
+                            "mptcp-refuses-joins")
+    assert done.returncode == 1
+    [record] = records.values()
+    assert {entry.check for entry in record.evidence if not entry.ok} == {
+        "MPTCP: kernels have the connection", "MPTCP: new address joins the connection",
+        "MPTCP: data sequence goes on"}
 
 
 def test_client_that_reconnects_is_no_migration(qop: Qop) -> None:

@@ -16,7 +16,7 @@ from studies.qop2007.report import moves
 from studies.qop2007.report.basis import basis_from_run
 
 OWN = [load_named(name) for name in ("M1", "M2", "M2-ft", "M5", "M8", "M10", "M11",
-                                         "M15", "M15-new")]
+                                         "M15", "M15-new", "M16")]
 FRAMES = {"authentication": (0.001, 2), "association": (0.001, 2)}
 
 
@@ -64,10 +64,11 @@ def test_ways_are_crossed_by_their_shortest_outage() -> None:
                            moved("M11", "R3", 0.1))
     [row] = crossed.rows
     assert [column.title for column in crossed.columns] == [
-        "Link", "none needed", "Mobile IP", "MOBIKE", "WireGuard's own", "QUIC's own"]
+        "Link", "none needed", "Mobile IP", "MOBIKE", "WireGuard's own", "QUIC's own",
+        "Multipath TCP"]
     assert [row[0].text, row[2].detail, row[3].detail] == ["in full", "M5", "M11"]
     assert [entry.number.value if entry.number else None for entry in row[1:]] == [
-        None, 0.02, 0.1, None, None]
+        None, 0.02, 0.1, None, None, None]
 
 
 def test_fast_transition_is_compared_with_the_same_policy_in_full() -> None:
@@ -79,12 +80,14 @@ def test_fast_transition_is_compared_with_the_same_policy_in_full() -> None:
 
 
 def test_layer_3_is_compared_over_one_link_layer() -> None:
-    """OWE with Mobile IP, MOBIKE, WireGuard and QUIC, though WEP's registration was quicker."""
+    """OWE with each mechanism of layer 3, though WEP's registration was quicker."""
     _, crossed = tables_of(moved("P2", "R3", 0.05), moved("M1", "R3", 0.06),
                            moved("M10", "R3", 0.061), moved("M11", "R3", 0.16),
-                           moved("M15", "R3", 0.03), moved("M15-new", "R3", 0.05))
+                           moved("M15", "R3", 0.03), moved("M15-new", "R3", 0.05),
+                           moved("M16", "R3", 0.04))
     [row] = crossed.rows
-    assert [entry.detail for entry in row[2:]] == ["M1", "M11", "M10", "M15"]
+    assert [entry.detail for entry in row[2:]] == [
+        "M1", "M11", "M10", "M15", "M16"]
 
 
 def test_frames_are_a_number() -> None:
