@@ -25,14 +25,16 @@ from typing import Literal
 
 from analysis.statistics import Estimate
 from policies import Policy
-from topologies.model import QUEUE, Medium
+from topologies.model import IPV4, IPV6, QUEUE, Medium
 
 # --- Lengths of packets with ESP and IP-in-IP headers, and fragmentation ---
 
 IPV4_BYTES = 20
+#: Header by the version of IP.
+IP_BYTES = {IPV4: IPV4_BYTES, IPV6: 40}
 UDP_BYTES = 8
-#: Headers of IPv4 and of TCP with timestamps, as Linux sends them.
-TCP_IP_BYTES = 52
+#: Header of TCP with timestamps, as Linux sends it.
+TCP_BYTES = 32
 #: Outer IPv4 header of an IP-in-IP packet (RFC 2003, 3.1).
 IP_IN_IP_BYTES = IPV4_BYTES
 # Header: SPI and sequence number. Trailer: pad length and next header (RFC 4303, 2).
@@ -211,7 +213,7 @@ class _FrameAirtime:
 
 @dataclass(frozen=True)
 class PacketPath:
-    """A path of packets: its transmissions over the air, and its MTU.
+    """A path of packets: its transmissions over the air, its MTU and the length of IP headers.
 
     `cipher_bytes` is the number of bytes that the policy's cipher adds to a frame.
     """
@@ -219,6 +221,7 @@ class PacketPath:
     hops: tuple[Hop, ...]
     limit_bytes: int
     cipher_bytes: int
+    ip_bytes: int = IPV4_BYTES
 
     def split_packet(self, packet_bytes: int) -> tuple[int, ...]:
         """Return the lengths of a packet's fragments on this path, or its own length if it fits."""
@@ -226,7 +229,7 @@ class PacketPath:
 
     def udp_ceiling(self, medium: Medium, payload_bytes: int) -> Ceiling:
         """Return the highest goodput of UDP datagrams that saturate the air."""
-        packets = self.split_packet(payload_bytes + UDP_BYTES + IPV4_BYTES)
+        packets = self.split_packet(payload_bytes + UDP_BYTES + self.ip_bytes)
         return self._lowest_ceiling(medium, packets, (), payload_bytes, 1)
 
     def tcp_ceiling(self, medium: Medium) -> Ceiling:
@@ -237,15 +240,16 @@ class PacketPath:
         """
         segments = max(_SEGMENTS_PER_ACK, medium.frames_together(
             self._msdu_bytes(self.hops[0], self.limit_bytes)))
-        return self._lowest_ceiling(medium, (self.limit_bytes,) * segments, (TCP_IP_BYTES,),
-                                    self.limit_bytes - TCP_IP_BYTES, segments)
+        header_bytes = TCP_BYTES + self.ip_bytes
+        return self._lowest_ceiling(medium, (self.limit_bytes,) * segments, (header_bytes,),
+                                    self.limit_bytes - header_bytes, segments)
 
     def call_ceiling(self, medium: Medium, payload_bytes: int) -> Ceiling:
         """Return the highest goodput of voice calls, each with a datagram in both directions.
 
         No datagram is aggregated: each call waits for its own next interval.
         """
-        packets = self.split_packet(payload_bytes + UDP_BYTES + IPV4_BYTES)
+        packets = self.split_packet(payload_bytes + UDP_BYTES + self.ip_bytes)
         return self._lowest_ceiling(medium.without_aggregation, packets, packets, payload_bytes, 1)
 
     def airtime_us(self, medium: Medium, hop: Hop, inner_bytes: int) -> float:

@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from harness.secrets import Secrets
 from measure.agent.errors import find_ansible_cause, hide_secrets, secret_values
 from measure.agent.time_limits import LEAST_IKE_RETRY_S, LEAST_RADIUS_CLEANUP_S, TimeLimits
 from policies import Policy
+from topologies.ipv6 import ipv6_subnet
 from topologies.medium import tuned_frequency_mhz
 from topologies.model import (
     DHCP_SERVER,
@@ -51,7 +53,10 @@ def make_inventory(network: Network, medium: Medium | None = None) -> dict[str, 
     groups: dict[str, dict[str, Any]] = {duty: {} for duty in _DESCRIBE}
     hosts: dict[str, Any] = {}
     limits = TimeLimits(network, None)
-    for name, node in network.nodes.items():
+    for name, own in network.nodes.items():
+        # The same daemon leases addresses and sends router advertisements.
+        node = replace(own, duties=list(dict.fromkeys((*own.duties, DHCP_SERVER)))) \
+            if network.advertised_ports(name) else own
         if node.duties:
             hosts[name] = {"ansible_connection": "local",
                            "node": _describe_node(network, name, node, limits)}
@@ -183,18 +188,23 @@ def _describe_home_agent(network: Network, node: Node, name: str) -> dict[str, A
             **_describe_radius_server(network, node, name)}
 
 
-def _describe_dhcp_server(network: Network, node: Node, _name: str) -> dict[str, Any]:
-    """Return the interfaces of a DHCP server with their subnets, and the reserved addresses."""
+def _describe_dhcp_server(network: Network, node: Node, name: str) -> dict[str, Any]:
+    """Return the interfaces of a DHCP server with their subnets, and the reserved addresses.
+
+    With `ip: 6`, it also has the IPv6 subnets of its router advertisements.
+    """
     interfaces = []
     for port, interface in node.interfaces.items():
         subnet = ipaddress.IPv4Interface(interface.address).network if interface.address else None
-        leases = [{"name": name, "mac": station.radio_mac, "address": station.address,
-                   "gateway": station.gateway} for name, station in network.nodes.items()
+        leases = [{"name": other, "mac": station.radio_mac, "address": station.address,
+                   "gateway": station.gateway} for other, station in network.nodes.items()
                   if station.uses_dhcp and ipaddress.IPv4Address(station.address) in (subnet or ())]
         if subnet and leases:
             interfaces.append({"name": port, "subnet": str(subnet.network_address),
                                "mask": str(subnet.netmask), "leases": leases})
-    return {"interfaces": interfaces}
+    advertised = [{"name": port, "subnet": ipv6_subnet(node.interfaces[port].address or "")}
+                  for port in network.advertised_ports(name)]
+    return {"interfaces": interfaces, **({"advertised": advertised} if advertised else {})}
 
 
 def _peer_agent(node: Node, other: str, peer: Node) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from topologies import shapes
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import (
     ACCESS_POINT,
+    IPV4,
     STATION,
     Medium,
     Network,
@@ -309,7 +310,7 @@ def policy_level(policy: Policy) -> Level:
 
 
 def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
-                   drives: bool = False) -> list[Level]:
+                   drives: bool = False, has_ipv6: bool = False) -> list[Level]:
     """Return scenarios by name and file as levels.
 
     Args:
@@ -317,6 +318,7 @@ def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
         files: scenario files of the user.
         drives: whether the study measures scenarios in which the station roams by itself, and no
             others.
+        has_ipv6: whether the study measures scenarios with `ip: 6`.
 
     Returns:
         The chosen scenarios. Without names and files, all of this kind that come with the project.
@@ -345,6 +347,9 @@ def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
                 "or choose the study qop2007" if drives else
                 "its station roams by itself, and this study moves it by command; choose the "
                 "study drivetest, or leave roaming out"))
+        if level.value.network.ip != IPV4 and not has_ipv6:
+            raise StudyError(f"scenario {level.id}: ip: {level.value.network.ip} is measured by "
+                             "the study qop2007 alone; choose it, or leave ip out")
     return levels
 
 
@@ -439,6 +444,8 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
         del document["mobility"]
     if not document["moves_on"]:
         del document["moves_on"]
+    if document["network"]["ip"] == IPV4:
+        del document["network"]["ip"]
     for node in document["network"]["nodes"].values():
         _drop_default_fields(node)
     for link in document["network"]["links"]:

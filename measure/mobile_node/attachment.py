@@ -56,6 +56,7 @@ from measure.mobile_node.station import PortCheck
 from measure.packets.messages import HOST_POINT_PREFIX
 from measure.services import macsec, radius, revocation
 from measure.services.mobile_ip import MobileIp
+from measure.services.slaac import SlaacClient
 from topologies.model import ACCESS_POINT, Scenario
 
 
@@ -103,7 +104,7 @@ class AttachmentSteps:
     @property
     def peer(self) -> str:
         """Return the address of the node with which the mobile node communicates."""
-        return self._nodes[self.scenario.peer].address
+        return self.access.site.network.address_of(self.scenario.peer)
 
     def reset_state(self) -> None:
         """Remove earlier state of the mobile node, and record any state that is left."""
@@ -153,6 +154,8 @@ class AttachmentSteps:
         finally:
             self._session.stamp(f"{prefix}link")
         station.obtain_address()
+        if isinstance(station.address_client, SlaacClient):
+            self._session.stamp(f"{prefix}addressed")
         is_known = bool(prefix) and self._stays_in_subnet
         if prefix and self.access.has_following_tunnel:
             self.access.follow_tunnel(self.scenario)

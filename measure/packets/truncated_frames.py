@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import ip_address
 from pathlib import Path
 
 from measure.capture import pcap
@@ -34,16 +34,18 @@ from measure.services import iperf
 from policies import LinkLayer
 
 # --- First bytes of 802.11 frames under WEP, TKIP, CCMP and GCMP ---
-# Under the right key they show LLC and an IPv4 header. Its length must be the frame's, its checksum
-# right, and an address a mobile node's. Under a wrong key, that happens once in 2^80.
+# Under the right key they show LLC and an IP header. Its length must be the frame's, its checksum
+# right (IPv4), and an address a mobile node's. Under a wrong key, that happens once in 2^80.
 
 _RECEIVER, _TRANSMITTER, _GROUP = slice(4, 10), slice(10, 16), 0x01
 _LLC_IPV4 = bytes.fromhex("aaaa030000000800")
+_LLC_IPV6 = bytes.fromhex("aaaa0300000086dd")
 _LLC_ARP = bytes.fromhex("aaaa030000000806")
 #: First bytes of ARP: Ethernet, IPv4, and the lengths of their addresses.
 _ARP, _ARP_BYTES = bytes.fromhex("000108000604"), 28
-_IP_BYTES, _BLOCK, _BLOCKS = 20, 16, 2
-_FRAME_HEAD_BYTES = len(_LLC_IPV4) + _IP_BYTES
+_IP_BYTES, _IPV6_BYTES, _BLOCK, _BLOCKS = 20, 40, 16, 3
+_FRAME_HEAD_BYTES = len(_LLC_IPV4) + _IPV6_BYTES
+_VERSION_6 = 6
 #: Bytes before the encrypted part: WEP's initialisation vector, or other ciphers' packet number.
 _VECTOR_BYTES, _NUMBER_BYTES = 4, 8
 #: CCM's counter blocks: flags, and the first counter (IEEE 802.11-2020, 12.5.3.3.5). GCM's first
@@ -123,7 +125,7 @@ def verify_frame_heads(layer: LinkLayer, files: Iterable[Path], keys: Sequence[T
         head for file in files if file.exists() for head in _truncated_frames(file))
         if stations & head.ends}
     count = len(closed)
-    known = {IPv4Address(address).packed for address in addresses}
+    known = {ip_address(address).packed for address in addresses}
     for key in keys:
         tried = {place: head for place, head in closed.items()
                  if not key.station or key.station in head.ends}
@@ -197,6 +199,10 @@ def _is_packet(text: bytes, size: int, addresses: AbstractSet[bytes]) -> bool:
     header, size = text[len(_LLC_IPV4):], size - len(_LLC_IPV4)
     if text.startswith(_LLC_ARP):
         return size == _ARP_BYTES and header.startswith(_ARP)
+    if text.startswith(_LLC_IPV6):
+        return header[0] >> 4 == _VERSION_6 and (
+            int.from_bytes(header[4:6], "big") + _IPV6_BYTES == size) and (
+            len(header) < _IPV6_BYTES or bool({header[8:24], header[24:40]} & addresses))
     if not text.startswith(_LLC_IPV4) or header[:1] != b"\x45" or (
             int.from_bytes(header[2:4], "big") != size):
         return False

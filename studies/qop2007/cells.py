@@ -47,7 +47,8 @@ def _find_refusal(policy: Policy) -> str:
 
 def _read_scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
     """Return scenarios by name or file, by default the five scenarios of the 2007 paper."""
-    return policy_factors.read_scenarios(names or (() if files else PAPER_SCENARIOS), files)
+    return policy_factors.read_scenarios(names or (() if files else PAPER_SCENARIOS), files,
+                                         has_ipv6=True)
 
 
 FACTORS = (
@@ -75,6 +76,8 @@ FACTORS = (
 MLKEM = "mlkem"
 #: Name of the packages in packages.yml with QUIC's library.
 QUIC = "quic"
+#: Largest payload of a UDP datagram in an IPv6 packet of 1500 bytes.
+_IPV6_PAYLOAD_BYTES = 1452
 #: First security parameter index that RFC 5944 leaves to users.
 SPI = 256
 #: Time (s) of each further authentication or move on a busy machine.
@@ -112,6 +115,10 @@ def testbed_spec(cell: Cell, settings: Settings) -> Spec:
     """Describe the test network of a policy and scenario, with medium and devices."""
     policy: Policy = cell.value("policy")
     scenario: Scenario = cell.value("scenario")
+    if scenario.uses_ipv6 and settings.udp_payload_bytes > _IPV6_PAYLOAD_BYTES:
+        raise StudyError(f"scenario {scenario.id}: ip: 6: datagrams with a payload of "
+                         f"{settings.udp_payload_bytes} bytes are fragments in IPv6; write "
+                         f"--udp-payload {_IPV6_PAYLOAD_BYTES} or less")
     return Spec(network=scenario.network, policy=policy,
                 medium=policy_factors.load_scenario_medium(scenario, settings.medium, policy),
                 options={"spi": SPI, "detection": settings.detection},
@@ -271,6 +278,20 @@ def check_lease(policy: Policy, scenario: Scenario) -> None:
         f"policy {policy.id} in scenario {scenario.id}: layers.{layer}: {needs} needs the address "
         f"of {scenario.mobile_node} from the beginning, and DHCP assigns it later; leave it out, "
         "or leave out dhcp in the network")
+
+
+def check_ipv6(policy: Policy, scenario: Scenario) -> None:
+    """Refuse tunnels and VLANs in scenarios with IPv6. Raises StudyError.
+
+    Tunnels are configured for IPv4, and router advertisements are sent outside of VLANs.
+    """
+    layers = policy.layers
+    layer = next((name for name in ("ipsec", "wireguard", "quic") if getattr(layers, name)),
+                 "link.vlan" if policy.station_vlan else "")
+    if scenario.uses_ipv6 and layer:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: layers.{layer} is for IPv4 here, and "
+            "the scenario has ip: 6; leave out one of them")
 
 
 def check_transport_mode(policy: Policy, scenario: Scenario) -> None:

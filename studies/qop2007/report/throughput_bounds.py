@@ -29,6 +29,7 @@ from analysis.results import Results
 from analysis.table import Column, Entry, Quantity, Table
 from analysis.throughput_bounds import (
     COLLISIONS_LEAVE,
+    IP_BYTES,
     IP_IN_IP_BYTES,
     IPV4_BYTES,
     LLC_BYTES,
@@ -59,7 +60,7 @@ def stream_path(policy: Policy, scenario: Scenario) -> PacketPath:
     """Return the hops of a packet from the mobile node to its peer, with the headers on each."""
     link = policy.layers.link
     return PacketPath(_air_hops(policy, scenario), _limit_bytes(policy, scenario),
-                      link.frame_expansion_bytes if link else 0)
+                      link.frame_expansion_bytes if link else 0, IP_BYTES[scenario.network.ip])
 
 
 def _air_hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:

@@ -1,0 +1,40 @@
+"""Scenarios with `ip: 6`, measured in the guest, and their controls."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import PROJECT, VIRTUAL, Qop, checks
+from plans import body
+
+pytestmark = [pytest.mark.guest, pytest.mark.shareable]
+EXAMPLES = PROJECT / "examples/scenarios"
+ONE = ("--repetitions", "1", "--stream-bytes", "100k", *VIRTUAL)
+#: One search for duplicates of 1 s, or two with a wait of up to 1 s between them (RFC 4862).
+LEAST_S, MOST_S = 1.0, 3.3
+
+
+def test_streams_and_a_move_within_the_subnet_go_over_ipv6(qop: Qop) -> None:
+    done, records = qop.run("six", "--policies", "M2", "--scenarios",
+                            f"{EXAMPLES / 'N2-ipv6.yml'},{EXAMPLES / 'E1-ipv6.yml'}",
+                            "--move-stream", "5", *ONE)
+    assert done.returncode == 0, done.stderr
+    for record in records.values():
+        assert {"address by SLAAC", "traffic goes over IPv6",
+                "frames are as long as the air charges",
+                "frames open with the keys in force"} <= checks(record).keys()
+        found = {phase.name: phase for phase in body(record).phases}
+        assert LEAST_S < found["slaac"].duration_s < MOST_S
+        assert "foreign_slaac" not in found
+
+
+@pytest.mark.parametrize(("fault", "reason"), [
+    ("static-ipv6-address", "not proven: address by SLAAC"),
+    ("streams-over-ipv4", "not proven: traffic goes over IPv6"),
+    ("no-advertisement", "by router advertisements within")])
+def test_controls_of_ipv6_fail_for_their_reason(qop: Qop, fault: str, reason: str) -> None:
+    done, records = qop.run("red", "--policies", "P1", "--scenarios",
+                            str(EXAMPLES / "N2-ipv6.yml"), "--fault", fault, *ONE)
+    assert done.returncode == 1
+    [found] = records.values()
+    assert reason in found.reason
