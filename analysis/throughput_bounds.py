@@ -57,13 +57,14 @@ class EspOverhead:
     """The bytes that ESP adds to an IP packet.
 
     `tunnel` means tunnel mode, which adds a new IP header. The encrypted part is padded to a
-    multiple of `block_bytes`.
+    multiple of `block_bytes`. `ip_bytes` is the length of an IP header.
     """
 
     block_bytes: int
     vector_bytes: int
     check_bytes: int
     tunnel: bool = True
+    ip_bytes: int = IPV4_BYTES
 
     @property
     def _outside_bytes(self) -> int:
@@ -71,7 +72,7 @@ class EspOverhead:
 
         These are the IP header, the ESP header, the initialisation vector and the check value.
         """
-        return IPV4_BYTES + _ESP_HEADER_BYTES + self.vector_bytes + self.check_bytes
+        return self.ip_bytes + _ESP_HEADER_BYTES + self.vector_bytes + self.check_bytes
 
     @property
     def _kept_bytes(self) -> int:
@@ -79,7 +80,7 @@ class EspOverhead:
 
         It is 0 in tunnel mode.
         """
-        return 0 if self.tunnel else IPV4_BYTES
+        return 0 if self.tunnel else self.ip_bytes
 
     def packet_bytes(self, inner_bytes: int) -> int:
         """Return the length of the ESP packet that carries an IP packet of `inner_bytes`."""
@@ -93,15 +94,18 @@ class EspOverhead:
         return secret - _ESP_TRAILER_BYTES + self._kept_bytes
 
 
-def esp_overhead(policy: Policy) -> EspOverhead | None:
-    """Return the ESP overhead of a policy's tunnel to the home agent, None without IPsec."""
+def esp_overhead(policy: Policy, ip: int = IPV4) -> EspOverhead | None:
+    """Return the ESP overhead of a policy's tunnel to the home agent, None without IPsec.
+
+    `ip` is the version of IP, inside and outside of the tunnel.
+    """
     layer = policy.layers.ipsec
     if layer is None:
         return None
     cipher, *others = layer.esp_proposal.split("-")
     block, vector = _CIPHER_BLOCKS[cipher]
     check = next((_ICV_BYTES[name] for name in others if name in _ICV_BYTES), _AEAD_ICV_BYTES)
-    return EspOverhead(block, vector, check, tunnel=layer.mode == "tunnel")
+    return EspOverhead(block, vector, check, tunnel=layer.mode == "tunnel", ip_bytes=IP_BYTES[ip])
 
 
 def fragment_lengths(packet_bytes: int, limit_bytes: int) -> tuple[int, ...]:

@@ -288,6 +288,14 @@ class Network(Strict):
         own = next(i.address for i in node.interfaces.values() if i.address)
         return ipv6_interface(own).partition("/")[0]
 
+    def outer_address_of(self, name: str) -> str:
+        """Return a gateway's address towards other subnets, of the network's version of IP."""
+        node = self.nodes[name]
+        if self.ip == IPV4:
+            return node.outer_address
+        own = node.interfaces[node.interface_of(node.outer_address)].address or ""
+        return ipv6_interface(own).partition("/")[0]
+
     def advertised_ports(self, name: str) -> list[str]:
         """Return the interfaces on which a node sends router advertisements to stations."""
         stations = [self.nodes[station] for station in self.of_duty(STATION)]

@@ -139,6 +139,8 @@ ESP, IP_IN_IP = 50, 4
 ECHO_REPLY, ECHO_REQUEST, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 8, 9, 10
 #: ICMPv6 (RFC 4443, RFC 4861). `Packet.icmp_type` has the types of both; none of these is ICMP's.
 ECHO_REPLY_6, ROUTER_SOLICITATION, NEIGHBOUR_SOLICITATION = 129, 133, 135
+#: Router and neighbour solicitations and advertisements.
+NEIGHBOUR_DISCOVERY = range(ROUTER_SOLICITATION, ROUTER_SOLICITATION + 4)
 ECHO_REPLIES = (ECHO_REPLY, ECHO_REPLY_6)
 REGISTRATION_REQUEST, REGISTRATION_REPLY = 1, 3
 REGISTRATION_ACCEPTED = (0, 1)
@@ -231,6 +233,11 @@ class Packet:
         one = self.ethernet_src, self.ike_spi, self.isakmp_exchange, self.ike_number
         return one if (self.isakmp_exchange or 0) >= _FIRST_OF_IKE_2 else (
             *one, self.ike_payload, self.length)
+
+    @property
+    def is_ipv6(self) -> bool:
+        """Return whether the outermost IP packet is of version 6."""
+        return ":" in self.ip_src
 
     @property
     def is_mobile_ip(self) -> bool:

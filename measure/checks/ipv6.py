@@ -111,19 +111,25 @@ def _first_time(messages: Sequence[NeighbourMessage]) -> float:
 
 
 def _check_traffic(observed: Observation) -> Check:
-    """Check that the answered packet and the streams are IPv6, and nothing else is IPv4."""
-    packets = [p for name in ("auth-wire", "auth-foreign", "traffic-wire")
+    """Check that the answered packet and the streams are IPv6, and nothing else is IPv4.
+
+    In IPsec's tunnel, the outer packets are read here, and the inner ones by the check *no clear
+    inner packet*. The mobile node's interface shows its answered packet without the tunnel.
+    """
+    packets = [p for name in ("auth-mn", "auth-wire", "auth-foreign", "traffic-wire")
                for p in observed.packets_of(name)]
-    between = [p for p in packets if {p.ip_src, p.ip_dst} == set(observed.ipv6_ends)]
-    answers = sum(p.icmp_type == tshark.ECHO_REPLY_6 for p in between)
-    streams = {name: {p.ip_src for p in between if p.ip_proto == protocol}
+    own, peer = observed.ipv6_ends
+    between = [p for p in packets if {p.ip_src, p.ip_dst} == {own, peer} or (
+        p.ip_proto == tshark.ESP and {p.ip_src, p.ip_dst} == {own, observed.home_agent})]
+    answers = sum(p.icmp_type == tshark.ECHO_REPLY_6 and p.ip_src == peer for p in between)
+    streams = {name: {p.ip_src for p in between if p.ip_proto in (protocol, tshark.ESP)}
                for name, protocol in (("tcp", _TCP), ("udp", pcap.UDP))}
     complete = all(len(streams[name]) == len(observed.ipv6_ends) if name == "tcp"
-                   else observed.ipv6_ends[0] in streams[name]
+                   else own in streams[name]
                    for name in streams if f"iperf_{name}" in observed.raw)
-    old = [p for p in packets if observed.home_address in (p.ip_src, p.ip_dst)
-           and not p.is_mobile_ip]
+    old = [p for p in packets if p.ip_src and not p.is_ipv6 and not p.is_mobile_ip
+           and observed.addresses & {p.ip_src, p.ip_dst}]
     return Check("traffic goes over IPv6", answers > 0 and complete and not old,
                  f"{len(between)} packets between {' and '.join(observed.ipv6_ends)}, {answers} "
-                 f"echo replies among them; {len(old)} IPv4 packets of the mobile node but those "
+                 f"answers among them; {len(old)} IPv4 packets of the mobile node but those "
                  "of Mobile IP")

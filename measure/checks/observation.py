@@ -381,15 +381,16 @@ def build_observation(scenario: Scenario, raw: Mapping[str, Any],
     nodes = scenario.network.nodes
     home, peer = nodes[scenario.agent], nodes[scenario.peer]
     stations = [nodes[name] for name in scenario.network.of_duty(STATION)]
-    agents = [nodes[name] for name in scenario.network.subnet_gateways]
     return Observation(
         raw, packets, nodes[scenario.mobile_node].radio_mac,
         macs=frozenset(station.radio_mac for station in stations),
         addresses=frozenset(address for name in scenario.network.of_duty(STATION) for address
                             in (nodes[name].address, scenario.network.address_of(name))),
-        agents=frozenset(agent.outer_address for agent in agents),
-        home_address=nodes[scenario.mobile_node].address,
-        home_agent=home.address, peer_is_home=_is_served_by(home, peer),
+        agents=frozenset(map(scenario.network.outer_address_of,
+                             scenario.network.subnet_gateways)),
+        home_address=scenario.network.address_of(scenario.mobile_node),
+        home_agent=scenario.network.address_of(scenario.agent),
+        peer_is_home=_is_served_by(home, peer),
         moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
         has_home_agent=scenario.has_mobile_ip, uses_dhcp=scenario.uses_dhcp,

@@ -239,14 +239,15 @@ class NetworkAccess:
             "keys": station.count_cached_keys(),
             "associated": [name for name in places if station.mac in kernel_state.station_flags(
                 testbed, name, nodes[name].radio_interface)],
-            "tunnelled": kernel_state.is_tunnelled(testbed, scenario.agent, station.address),
+            "tunnelled": kernel_state.is_tunnelled(testbed, scenario.agent,
+                                                   station.node.address),
             **({"addressed": client.has_address} if (client := station.address_client) else {})}
 
     def ipsec_states(self, scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
         """Return the IPsec SAs of mobile node and home agent, by node, empty without IPsec."""
         if not self.has_ipsec:
             return {}
-        agent = self.site.network.nodes[scenario.agent].address
+        agent = self.site.network.address_of(scenario.agent)
         ends = [{address, agent} for address in self._outer_addresses(scenario)]
         return {node: [state for state in kernel_state.xfrm_states(self.site.testbed, node)
                        if {state["src"], state["dst"]} in ends]

@@ -331,14 +331,15 @@ class AttachmentSteps:
             of_nodes["wires"] = self.access.wire_keys.read_states(self._used_access_points)
         if self.access.has_ipsec and len(agents) > 1:
             of_nodes["agents"] = self._sas_between(
-                agents, {self._nodes[agent].outer_address for agent in agents})
+                agents, {self.access.site.network.outer_address_of(agent) for agent in agents})
 
     def _nodes_of(self, duty: str) -> list[str]:
         return self.scenario.network.of_duty(duty)
 
     def _pair_sas(self, station: str, agent: str) -> dict[str, Any]:
-        return self._sas_between((station, agent), {self._nodes[station].address,
-                                                    self._nodes[agent].address})
+        network = self.access.site.network
+        return self._sas_between((station, agent), {network.address_of(station),
+                                                    network.address_of(agent)})
 
     def _sas_between(self, nodes: Sequence[str], ends: set[str]) -> dict[str, Any]:
         """Return the IPsec SAs between two addresses in the kernels of these nodes."""

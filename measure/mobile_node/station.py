@@ -150,7 +150,7 @@ class MeasuredStation:
         self._limits = TimeLimits.for_testbed(testbed)
         self.radio = node.radio_interface
         self.mac = node.interfaces[self.radio].radio or ""
-        self.address = node.address
+        self.address = testbed.network.address_of(name)
         #: The node's addresses, if its tunnel follows it.
         self.whereabouts = VisitingAddress(testbed, name, node)
         self.ike_sas: list[dict[str, Any]] = []

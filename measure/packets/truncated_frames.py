@@ -32,6 +32,7 @@ from measure.packets import ciphers, eap
 from measure.packets.decryption_keys import TemporalKey
 from measure.services import iperf
 from policies import LinkLayer
+from topologies import ipv6
 
 # --- First bytes of 802.11 frames under WEP, TKIP, CCMP and GCMP ---
 # Under the right key they show LLC and an IP header. Its length must be the frame's, its checksum
@@ -212,7 +213,7 @@ def _is_packet(text: bytes, size: int, addresses: AbstractSet[bytes]) -> bool:
 
 
 # --- First bytes of ESP packets ---
-# Under the kernels' keys these bytes show an IPv4 header. Its length is the ESP packet's without
+# Under the kernels' keys these bytes show an IP header. Its length is the ESP packet's without
 # initialisation vector, padding and ICV (RFC 4303, 2). In transport mode they show the stream's
 # port. Random bytes pass once in 2^40, in transport mode once in 2^15.
 
@@ -227,6 +228,8 @@ _COUNTED, _CHACHA = "rfc4106(gcm(aes))", "rfc7539esp(chacha20,poly1305)"
 #: Decrypted bytes of each packet.
 _ESP_HEAD_BYTES = 32
 _TUNNEL = "tunnel"
+#: First bytes of the IPv6 addresses of qop's networks.
+PREFIX = ipv6.PREFIX.packed[:4]
 
 
 @dataclass(frozen=True)
@@ -244,10 +247,11 @@ class DecryptedEspHeads:
                 "length with the kernels' keys") if count else ""
 
 
-def verify_esp_heads(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -> DecryptedEspHeads:
+def verify_esp_heads(files: Iterable[Path], keys: Sequence[Mapping[str, str]],
+                     version: int = 4) -> DecryptedEspHeads:
     """Decrypt the first bytes of every ESP packet in captures, and check them.
 
-    Later fragments are left out.
+    Later fragments are left out. Packets inside have to be of one version of IP.
 
     Raises:
         MeasureError: A capture cannot be read.
@@ -255,26 +259,34 @@ def verify_esp_heads(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -
     by_spi = {int(key["spi"], 16): key for key in keys}
     under: dict[int, list[bytes]] = defaultdict(list)
     for packet in (packet for file in files if file.exists() for packet in _esp_packets(file)):
-        start = (packet[0] & 15) * 4
+        start = _ip_header_bytes(packet)
         under[int.from_bytes(packet[start:start + 4], "big")].append(packet)
-    opened = sum(_is_plausible(packet, text, by_spi[spi]) for spi, packets in under.items()
+    opened = sum(_is_plausible(packet, text, by_spi[spi], version) for spi, packets in under.items()
                  if spi in by_spi for packet, text in zip(
                      packets, _decrypt_esp_starts(by_spi[spi], packets), strict=True))
     return DecryptedEspHeads(opened, sum(map(len, under.values())) - opened)
 
 
 def _esp_packets(file: Path) -> Iterator[bytes]:
-    """Yield the IPv4 packets of a capture in which an ESP packet starts."""
+    """Yield the IP packets of a capture in which an ESP packet starts."""
     for frame in pcap.read_frames(file):
         packet = frame.payload
-        if frame.kind == _ETHERTYPE and len(packet) > _IPV4_HEADER_BYTES and packet[
-            9] == _ESP and not (
-                int.from_bytes(packet[6:8], "big") & pcap.FRAGMENT_OFFSET):
+        if frame.kind == pcap.IPV6:
+            is_esp = len(packet) > _IPV6_BYTES and packet[6] == _ESP
+        else:
+            is_esp = frame.kind == _ETHERTYPE and len(packet) > _IPV4_HEADER_BYTES and packet[
+                9] == _ESP and not int.from_bytes(packet[6:8], "big") & pcap.FRAGMENT_OFFSET
+        if is_esp:
             yield packet
 
 
+def _ip_header_bytes(packet: bytes) -> int:
+    """Return the length of an IP header, of IPv6 without extension headers."""
+    return _IPV6_BYTES if packet[0] >> 4 == _VERSION_6 else (packet[0] & 15) * 4
+
+
 def _after_header(packet: bytes) -> bytes:
-    return packet[(packet[0] & 15) * 4 + _SPI_AND_NUMBER_BYTES:]
+    return packet[_ip_header_bytes(packet) + _SPI_AND_NUMBER_BYTES:]
 
 
 def _decrypt_esp_starts(key: Mapping[str, str], packets: Sequence[bytes]) -> Iterator[bytes]:
@@ -316,24 +328,33 @@ def _decrypt_chacha(secret: bytes, body: bytes) -> bytes:
     return tool.decryptor().update(body[_COUNTER_IV_BYTES:])
 
 
-def _is_plausible(packet: bytes, text: bytes, key: Mapping[str, str]) -> bool:
-    """Return whether decrypted bytes can be the start of an ESP packet of this length."""
+def _is_plausible(packet: bytes, text: bytes, key: Mapping[str, str], version: int) -> bool:
+    """Return whether decrypted bytes can be the start of an ESP packet of this length.
+
+    Its transport mode has the outer packet's version of IP.
+    """
     _, block = _CHAINED.get(key["enc"], ("", _COUNTER_IV_BYTES))
     check = int(key["auth_bits"]) // 8 if "auth_bits" in key else _TAG_BYTES
     is_chained = key["enc"] in _CHAINED
-    ip_bytes = int.from_bytes(packet[2:4], "big") - (packet[0] & 15) * 4
+    has_ipv6 = packet[0] >> 4 == _VERSION_6
+    ip_bytes = int.from_bytes(packet[4:6], "big") if has_ipv6 else \
+        int.from_bytes(packet[2:4], "big") - _ip_header_bytes(packet)
     room = ip_bytes - _SPI_AND_NUMBER_BYTES - block - check
     aligned = block if is_chained else _LEAST_ALIGNED
-    is_fragment = bool(int.from_bytes(packet[6:8], "big") & pcap.MORE_FRAGMENTS)
+    is_fragment = not has_ipv6 and bool(
+        int.from_bytes(packet[6:8], "big") & pcap.MORE_FRAGMENTS)
 
     def fits(size: int) -> bool:
         return is_fragment or -(-(size + _TRAILER_BYTES) // aligned) * aligned == room
 
-    if text[:1] == b"\x45":
+    if version == _VERSION_6 and text[:1] and text[0] >> 4 == _VERSION_6:
+        return text[8:12] == PREFIX and fits(_IPV6_BYTES + int.from_bytes(text[4:6], "big"))
+    if version != _VERSION_6 and text[:1] == b"\x45":
         words = (int.from_bytes(text[at:at + 2], "big") for at in range(0, _IPV4_HEADER_BYTES, 2))
         if sum(words) % 0xFFFF == 0 and fits(int.from_bytes(text[2:4], "big")):
             return True
-    if key.get("mode") == _TUNNEL or len(text) < _IPV4_HEADER_BYTES:
+    if key.get("mode") == _TUNNEL or len(text) < _IPV4_HEADER_BYTES or has_ipv6 != (
+            version == _VERSION_6):
         return False
     is_stream = iperf.PORT in (int.from_bytes(text[:2], "big"), int.from_bytes(text[2:4], "big"))
     return is_stream and (fits(int.from_bytes(text[4:6], "big"))

@@ -76,8 +76,8 @@ FACTORS = (
 MLKEM = "mlkem"
 #: Name of the packages in packages.yml with QUIC's library.
 QUIC = "quic"
-#: Largest payload of a UDP datagram in an IPv6 packet of 1500 bytes.
-_IPV6_PAYLOAD_BYTES = 1452
+#: Headers of IPv6 and UDP.
+_IPV6_UDP_BYTES = 48
 #: First security parameter index that RFC 5944 leaves to users.
 SPI = 256
 #: Time (s) of each further authentication or move on a busy machine.
@@ -115,10 +115,8 @@ def testbed_spec(cell: Cell, settings: Settings) -> Spec:
     """Describe the test network of a policy and scenario, with medium and devices."""
     policy: Policy = cell.value("policy")
     scenario: Scenario = cell.value("scenario")
-    if scenario.uses_ipv6 and settings.udp_payload_bytes > _IPV6_PAYLOAD_BYTES:
-        raise StudyError(f"scenario {scenario.id}: ip: 6: datagrams with a payload of "
-                         f"{settings.udp_payload_bytes} bytes are fragments in IPv6; write "
-                         f"--udp-payload {_IPV6_PAYLOAD_BYTES} or less")
+    if scenario.uses_ipv6:
+        _check_payload(policy, scenario, settings)
     return Spec(network=scenario.network, policy=policy,
                 medium=policy_factors.load_scenario_medium(scenario, settings.medium, policy),
                 options={"spi": SPI, "detection": settings.detection},
@@ -281,17 +279,31 @@ def check_lease(policy: Policy, scenario: Scenario) -> None:
 
 
 def check_ipv6(policy: Policy, scenario: Scenario) -> None:
-    """Refuse tunnels and VLANs in scenarios with IPv6. Raises StudyError.
+    """Refuse layers that are configured for IPv4 in scenarios with IPv6. Raises StudyError.
 
-    Tunnels are configured for IPv4, and router advertisements are sent outside of VLANs.
+    These are tunnels of WireGuard, QUIC and MOBIKE, transport mode, and VLANs, outside of which
+    router advertisements are sent.
     """
-    layers = policy.layers
-    layer = next((name for name in ("ipsec", "wireguard", "quic") if getattr(layers, name)),
-                 "link.vlan" if policy.station_vlan else "")
+    ipsec = policy.layers.ipsec
+    layer = "wireguard" if policy.uses_wireguard else "quic" if policy.uses_quic else \
+        "ipsec.mobike" if ipsec and ipsec.mobike else "ipsec.mode: transport" \
+        if ipsec and ipsec.mode == "transport" else "link.vlan" if policy.station_vlan else ""
     if scenario.uses_ipv6 and layer:
         raise StudyError(
             f"policy {policy.id} in scenario {scenario.id}: layers.{layer} is for IPv4 here, and "
             "the scenario has ip: 6; leave out one of them")
+
+
+def _check_payload(policy: Policy, scenario: Scenario, settings: Settings) -> None:
+    """Refuse datagrams that are fragmented in IPv6, which captures do not reassemble."""
+    from studies.qop2007.report.throughput_bounds import stream_path
+
+    longest = stream_path(policy, scenario).limit_bytes - _IPV6_UDP_BYTES
+    if settings.udp_payload_bytes > longest:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: ip: 6: datagrams with a payload of "
+            f"{settings.udp_payload_bytes} bytes are fragments in IPv6; write --udp-payload "
+            f"{longest} or less")
 
 
 def check_transport_mode(policy: Policy, scenario: Scenario) -> None:

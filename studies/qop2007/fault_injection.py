@@ -211,8 +211,8 @@ def leaving_sa(fault: str, testbed: Testbed, scenario: Scenario) -> Iterator[Non
 
 def _bypass_tunnel(testbed: Testbed, scenario: Scenario) -> None:
     """Send the UDP stream past the IPsec tunnel: allow it in clear at node and home agent."""
-    nodes = scenario.network.nodes
-    source, target = nodes[scenario.mobile_node].address, nodes[scenario.peer].address
+    network = scenario.network
+    source, target = network.address_of(scenario.mobile_node), network.address_of(scenario.peer)
     for node, directions in ((scenario.mobile_node, ("out",)), (scenario.agent, ("in", "fwd"))):
         for direction in directions:
             testbed.run_command(node,

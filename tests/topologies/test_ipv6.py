@@ -21,6 +21,12 @@ from topologies.loader import TopologyError, load_network, load_scenario, to_jso
 from topologies.model import IPV6, Network, Scenario, from_json
 
 EXAMPLE = PROJECT / "examples/scenarios/N2-ipv6.yml"
+TRANSPORT = """\
+id: TRANSPORT
+name: IPsec in transport mode
+layers:
+  ipsec: {ike: 2, ike_proposal: aes256-sha256-ecp256, esp_proposal: aes256gcm16, mode: transport}
+"""
 DRIVE = """\
 mobility: {to: [130, 45], start_s: 2, stop_s: 57}
 roaming: {laptop: {bgscan: simple, threshold_dbm: -70, short_s: 2, long_s: 300}}
@@ -116,17 +122,23 @@ def test_unknown_version_of_ip_is_refused(tmp_path: Path, value: str, message: s
 
 
 @pytest.mark.parametrize(("policy", "layer"), [
-    ("P3", "ipsec"), ("M11", "ipsec"), ("M10", "wireguard"), ("M15", "quic"),
+    ("M11", "ipsec.mobike"), ("transport", "ipsec.mode: transport"), ("M10", "wireguard"),
+    ("M15", "quic"),
     (str(PROJECT / "examples/wpa2-psk-vlan.yml"), "link.vlan")])
-def test_policy_with_a_tunnel_or_vlan_is_refused_with_ipv6(policy: str, layer: str) -> None:
+def test_policy_with_a_tunnel_or_vlan_is_refused_with_ipv6(tmp_path: Path, policy: str,
+                                                           layer: str) -> None:
     scenario = load_scenario(str(EXAMPLE))
     read = cells.FACTORS[0].read
+    if policy == "transport":
+        policy = str(tmp_path / "transport.yml")
+        Path(policy).write_text(TRANSPORT)
     [level] = [each for each in (read([], [Path(policy)]) if policy.endswith(".yml")
                                  else read([policy], [])) if each.id != "P1"]
     with pytest.raises(StudyError, match=rf"layers\.{layer} is for IPv4 here, .* ip: 6"):
         cells.check_ipv6(level.value, scenario)
     cells.check_ipv6(level.value, load_scenario("N2"))
-    cells.check_ipv6(load_named("M2"), scenario)
+    for known in ("M2", "P3", "M12"):
+        cells.check_ipv6(load_named(known), scenario)
 
 
 def test_other_studies_and_longer_datagrams_are_refused() -> None:
@@ -137,6 +149,9 @@ def test_other_studies_and_longer_datagrams_are_refused() -> None:
     assert cells.testbed_spec(cell, Settings(udp_payload_bytes=1452)).network.ip == IPV6
     with pytest.raises(StudyError, match=r"1453 bytes are fragments in IPv6; .*1452 or less"):
         cells.testbed_spec(cell, Settings(udp_payload_bytes=1453))
+    tunnel = replace(cell, levels={**cell.levels, "policy": Level("P3", value=load_named("P3"))})
+    with pytest.raises(StudyError, match=r"P3 in scenario N2-ipv6: .*--udp-payload 1382 or less"):
+        cells.testbed_spec(tunnel, Settings())
 
 
 def test_network_file_may_have_ipv6_itself(tmp_path: Path) -> None:

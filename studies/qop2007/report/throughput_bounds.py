@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ def _air_hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:
     if nodes[scenario.peer].has_duty(STATION):
         point = scenario.home_of(scenario.peer)
         crossings.append((point, point, scenario.peer))
-    esp = esp_overhead(policy)
+    esp = esp_overhead(policy, scenario.network.ip)
     # In tunnel mode, ESP takes all packets of a mobile node. Otherwise it takes only those to the
     # agent.
     if esp and not esp.tunnel and scenario.peer != scenario.agent:
@@ -112,10 +112,9 @@ def headers_between_agents(policy: Policy, scenario: Scenario) -> AgentHeaders |
     away = scenario.foreign_agent not in (None, scenario.agent)
     if not away and peer == scenario.agent:
         return None
-    esp = esp_overhead(policy)
+    esp = esp_overhead(policy, scenario.network.ip)
     # Between agents there is always a tunnel, also without one of the mobile nodes.
-    return AgentHeaders(away, EspOverhead(esp.block_bytes, esp.vector_bytes, esp.check_bytes) if esp
-                        else None)
+    return AgentHeaders(away, replace(esp, tunnel=True) if esp else None)
 
 
 def _wire_mtu_bytes(scenario: Scenario) -> int:

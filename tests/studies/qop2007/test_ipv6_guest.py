@@ -28,6 +28,22 @@ def test_streams_and_a_move_within_the_subnet_go_over_ipv6(qop: Qop) -> None:
         assert "foreign_slaac" not in found
 
 
+def test_ipsec_has_ipv6_inside_and_outside(qop: Qop) -> None:
+    """The kernels' keys open its packets, of IKEv1 and IKEv2. A datagram outside is found out."""
+    policies = ["--policies", "P3", "--policy", str(PROJECT / "examples/ikev2-psk.yml"),
+                "--scenarios", str(EXAMPLES / "N2-ipv6.yml"), "--udp-payload", "1300", *ONE]
+    done, records = qop.run("tunnels", *policies)
+    assert done.returncode == 0, done.stderr
+    for record in records.values():
+        details = {check.check: check.detail for check in record.evidence}
+        assert "ESP packets" in details["no clear inner packet"]
+        assert " 0 packets of mobile nodes outside" in details["no clear inner packet"]
+        assert "fd71:6f70:a01::1" in details["traffic goes over IPv6"]
+    done, records = qop.run("beside", *policies, "--fault", "bypass")
+    assert done.returncode == 1
+    assert all("not proven: no clear inner packet" in record.reason for record in records.values())
+
+
 @pytest.mark.parametrize(("fault", "reason"), [
     ("static-ipv6-address", "not proven: address by SLAAC"),
     ("streams-over-ipv4", "not proven: traffic goes over IPv6"),
