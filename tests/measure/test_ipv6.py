@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from conftest import PROJECT
+from harness import wireshark
+from measure.agent import kernel_state
 from measure.capture import dissection, pcap, tshark
 from measure.checks import ipv6, observation, phases
 from measure.checks.observation import Check, Observation
@@ -151,3 +153,13 @@ def test_echoes_of_icmpv6_are_heard_and_silence_is_none() -> None:
     said = subprocess.run([*apart, sys.executable, "-c", _IN_A_NAMESPACE], cwd=PROJECT, check=True,
                           capture_output=True, text=True).stdout.split()
     assert said == ["True", "True", "False"]
+
+
+def test_keys_of_esp_between_ipv6_addresses_are_named_so() -> None:
+    """Wireshark's table of ESP SAs has the version of IP."""
+    text = ("src {} dst {}\n\tproto esp spi 0xc0ffee00 reqid 1 mode tunnel\n"
+            "\tauth-trunc hmac(sha1) 0x{} 96\n\tenc cbc(des3_ede) 0x{}\n")
+    for ends, version in (((OWN, PEER), "IPv6"), (("10.1.0.12", "10.1.0.1"), "IPv4")):
+        [key] = kernel_state.parse_xfrm_keys(text.format(*ends, "00" * 20, "11" * 24))
+        [line] = wireshark._esp_lines([key])
+        assert line.startswith(f'"{version}","*","*","0xc0ffee00"')
