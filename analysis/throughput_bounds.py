@@ -25,14 +25,16 @@ from typing import Literal
 
 from analysis.statistics import Estimate
 from policies import Policy
-from topologies.model import QUEUE, Medium
+from topologies.model import IPV4, IPV6, QUEUE, Medium
 
 # --- Lengths of packets with ESP and IP-in-IP headers, and fragmentation ---
 
 IPV4_BYTES = 20
+#: Header by the version of IP.
+IP_BYTES = {IPV4: IPV4_BYTES, IPV6: 40}
 UDP_BYTES = 8
-#: Headers of IPv4 and of TCP with timestamps, as Linux sends them.
-TCP_IP_BYTES = 52
+#: Header of TCP with timestamps, as Linux sends it.
+TCP_BYTES = 32
 #: Outer IPv4 header of an IP-in-IP packet (RFC 2003, 3.1).
 IP_IN_IP_BYTES = IPV4_BYTES
 # Header: SPI and sequence number. Trailer: pad length and next header (RFC 4303, 2).
@@ -55,13 +57,14 @@ class EspOverhead:
     """The bytes that ESP adds to an IP packet.
 
     `tunnel` means tunnel mode, which adds a new IP header. The encrypted part is padded to a
-    multiple of `block_bytes`.
+    multiple of `block_bytes`. `ip_bytes` is the length of an IP header.
     """
 
     block_bytes: int
     vector_bytes: int
     check_bytes: int
     tunnel: bool = True
+    ip_bytes: int = IPV4_BYTES
 
     @property
     def _outside_bytes(self) -> int:
@@ -69,7 +72,7 @@ class EspOverhead:
 
         These are the IP header, the ESP header, the initialisation vector and the check value.
         """
-        return IPV4_BYTES + _ESP_HEADER_BYTES + self.vector_bytes + self.check_bytes
+        return self.ip_bytes + _ESP_HEADER_BYTES + self.vector_bytes + self.check_bytes
 
     @property
     def _kept_bytes(self) -> int:
@@ -77,7 +80,7 @@ class EspOverhead:
 
         It is 0 in tunnel mode.
         """
-        return 0 if self.tunnel else IPV4_BYTES
+        return 0 if self.tunnel else self.ip_bytes
 
     def packet_bytes(self, inner_bytes: int) -> int:
         """Return the length of the ESP packet that carries an IP packet of `inner_bytes`."""
@@ -91,15 +94,18 @@ class EspOverhead:
         return secret - _ESP_TRAILER_BYTES + self._kept_bytes
 
 
-def esp_overhead(policy: Policy) -> EspOverhead | None:
-    """Return the ESP overhead of a policy's tunnel to the home agent, None without IPsec."""
+def esp_overhead(policy: Policy, ip: int = IPV4) -> EspOverhead | None:
+    """Return the ESP overhead of a policy's tunnel to the home agent, None without IPsec.
+
+    `ip` is the version of IP, inside and outside of the tunnel.
+    """
     layer = policy.layers.ipsec
     if layer is None:
         return None
     cipher, *others = layer.esp_proposal.split("-")
     block, vector = _CIPHER_BLOCKS[cipher]
     check = next((_ICV_BYTES[name] for name in others if name in _ICV_BYTES), _AEAD_ICV_BYTES)
-    return EspOverhead(block, vector, check, tunnel=layer.mode == "tunnel")
+    return EspOverhead(block, vector, check, tunnel=layer.mode == "tunnel", ip_bytes=IP_BYTES[ip])
 
 
 def fragment_lengths(packet_bytes: int, limit_bytes: int) -> tuple[int, ...]:
@@ -211,7 +217,7 @@ class _FrameAirtime:
 
 @dataclass(frozen=True)
 class PacketPath:
-    """A path of packets: its transmissions over the air, and its MTU.
+    """A path of packets: its transmissions over the air, its MTU and the length of IP headers.
 
     `cipher_bytes` is the number of bytes that the policy's cipher adds to a frame.
     """
@@ -219,6 +225,7 @@ class PacketPath:
     hops: tuple[Hop, ...]
     limit_bytes: int
     cipher_bytes: int
+    ip_bytes: int = IPV4_BYTES
 
     def split_packet(self, packet_bytes: int) -> tuple[int, ...]:
         """Return the lengths of a packet's fragments on this path, or its own length if it fits."""
@@ -226,7 +233,7 @@ class PacketPath:
 
     def udp_ceiling(self, medium: Medium, payload_bytes: int) -> Ceiling:
         """Return the highest goodput of UDP datagrams that saturate the air."""
-        packets = self.split_packet(payload_bytes + UDP_BYTES + IPV4_BYTES)
+        packets = self.split_packet(payload_bytes + UDP_BYTES + self.ip_bytes)
         return self._lowest_ceiling(medium, packets, (), payload_bytes, 1)
 
     def tcp_ceiling(self, medium: Medium) -> Ceiling:
@@ -237,15 +244,16 @@ class PacketPath:
         """
         segments = max(_SEGMENTS_PER_ACK, medium.frames_together(
             self._msdu_bytes(self.hops[0], self.limit_bytes)))
-        return self._lowest_ceiling(medium, (self.limit_bytes,) * segments, (TCP_IP_BYTES,),
-                                    self.limit_bytes - TCP_IP_BYTES, segments)
+        header_bytes = TCP_BYTES + self.ip_bytes
+        return self._lowest_ceiling(medium, (self.limit_bytes,) * segments, (header_bytes,),
+                                    self.limit_bytes - header_bytes, segments)
 
     def call_ceiling(self, medium: Medium, payload_bytes: int) -> Ceiling:
         """Return the highest goodput of voice calls, each with a datagram in both directions.
 
         No datagram is aggregated: each call waits for its own next interval.
         """
-        packets = self.split_packet(payload_bytes + UDP_BYTES + IPV4_BYTES)
+        packets = self.split_packet(payload_bytes + UDP_BYTES + self.ip_bytes)
         return self._lowest_ceiling(medium.without_aggregation, packets, packets, payload_bytes, 1)
 
     def airtime_us(self, medium: Medium, hop: Hop, inner_bytes: int) -> float:

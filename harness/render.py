@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ from harness.secrets import Secrets
 from measure.agent.errors import find_ansible_cause, hide_secrets, secret_values
 from measure.agent.time_limits import LEAST_IKE_RETRY_S, LEAST_RADIUS_CLEANUP_S, TimeLimits
 from policies import Policy
+from topologies.ipv6 import ipv6_prefix, ipv6_subnet
 from topologies.medium import tuned_frequency_mhz
 from topologies.model import (
     DHCP_SERVER,
     GATEWAY,
+    IPV6,
     OCSP_RESPONDER,
     RADIUS_SERVER,
     Medium,
@@ -51,7 +54,10 @@ def make_inventory(network: Network, medium: Medium | None = None) -> dict[str, 
     groups: dict[str, dict[str, Any]] = {duty: {} for duty in _DESCRIBE}
     hosts: dict[str, Any] = {}
     limits = TimeLimits(network, None)
-    for name, node in network.nodes.items():
+    for name, own in network.nodes.items():
+        # The same daemon leases addresses and sends router advertisements.
+        node = replace(own, duties=list(dict.fromkeys((*own.duties, DHCP_SERVER)))) \
+            if network.advertised_ports(name) else own
         if node.duties:
             hosts[name] = {"ansible_connection": "local",
                            "node": _describe_node(network, name, node, limits)}
@@ -66,9 +72,9 @@ def _describe_node(network: Network, name: str, node: Node, limits: TimeLimits) 
     """Return the Ansible variables of a node: its name, address, home agent and duties."""
     described: dict[str, Any] = {"name": name, "duties": node.duties}
     if any(interface.address for interface in node.interfaces.values()):
-        described["address"] = node.address
+        described["address"] = network.address_of(name)
     if node.agent in network.nodes:
-        described |= {"agent": node.agent, "agent_address": network.nodes[node.agent].address}
+        described |= {"agent": node.agent, "agent_address": network.address_of(node.agent)}
     if (retry_s := limits.ike_retry_s) > LEAST_IKE_RETRY_S:
         described["ike_retry_s"] = round(retry_s, 3)
     if (cleanup_s := limits.radius_cleanup_s) > LEAST_RADIUS_CLEANUP_S:
@@ -83,7 +89,7 @@ def _describe_station(network: Network, node: Node, _name: str) -> dict[str, Any
     home = next(cell for cell in cells if cell.agent == node.agent)
     return {"interface": node.radio_interface, "mac": node.radio_mac, "address": node.address,
             "agent": node.agent,
-            "agent_address": network.nodes[node.agent].address, "ssid": home.ssid,
+            "agent_address": network.address_of(node.agent), "ssid": home.ssid,
             **({"bgscan": node.roaming.bgscan_option} if node.roaming else {})}
 
 
@@ -171,10 +177,10 @@ def _describe_gateway(network: Network, node: Node, name: str) -> dict[str, Any]
     """Return the ends of the tunnels of a gateway: its mobile nodes, and the other gateways."""
     others = [other for other in network.tunnel_gateways if other != name and node.nat is None]
     return {"address": node.address,
-            "mobile_nodes": [{"name": other, "address": entry.address}
+            "mobile_nodes": [{"name": other, "address": network.address_of(other)}
                              for other, entry in network.nodes.items()
                              if entry.has_duty("station") and entry.agent == name],
-            "peer_agents": [_peer_agent(node, other, network.nodes[other]) for other in others],
+            "peer_agents": [_peer_agent(network, name, other) for other in others],
             **({"leases_addresses": True} if node.has_duty(DHCP_SERVER) else {})}
 
 
@@ -183,31 +189,40 @@ def _describe_home_agent(network: Network, node: Node, name: str) -> dict[str, A
             **_describe_radius_server(network, node, name)}
 
 
-def _describe_dhcp_server(network: Network, node: Node, _name: str) -> dict[str, Any]:
-    """Return the interfaces of a DHCP server with their subnets, and the reserved addresses."""
+def _describe_dhcp_server(network: Network, node: Node, name: str) -> dict[str, Any]:
+    """Return the interfaces of a DHCP server with their subnets, and the reserved addresses.
+
+    With `ip: 6`, it also has the IPv6 subnets of its router advertisements.
+    """
     interfaces = []
     for port, interface in node.interfaces.items():
         subnet = ipaddress.IPv4Interface(interface.address).network if interface.address else None
-        leases = [{"name": name, "mac": station.radio_mac, "address": station.address,
-                   "gateway": station.gateway} for name, station in network.nodes.items()
+        leases = [{"name": other, "mac": station.radio_mac, "address": station.address,
+                   "gateway": station.gateway} for other, station in network.nodes.items()
                   if station.uses_dhcp and ipaddress.IPv4Address(station.address) in (subnet or ())]
         if subnet and leases:
             interfaces.append({"name": port, "subnet": str(subnet.network_address),
                                "mask": str(subnet.netmask), "leases": leases})
-    return {"interfaces": interfaces}
+    advertised = [{"name": port, "subnet": ipv6_subnet(node.interfaces[port].address or "")}
+                  for port in network.advertised_ports(name)]
+    return {"interfaces": interfaces, **({"advertised": advertised} if advertised else {})}
 
 
-def _peer_agent(node: Node, other: str, peer: Node) -> dict[str, Any]:
+def _peer_agent(network: Network, name: str, other: str) -> dict[str, Any]:
     """Return the IPsec tunnels between two home agents, as variables for Ansible.
 
     The tunnels `home` and `visit` carry Mobile IP between a home agent and a care-of address.
     `home` is for nodes of this subnet that are away, `visit` for nodes of the other subnet that are
     here. The tunnel `subnets` carries all other traffic.
     """
-    selectors = [("home", f"{node.address}/32", f"{peer.outer_address}/32"),
-                 ("visit", f"{node.outer_address}/32", f"{peer.address}/32"),
-                 ("subnets", node.serves, peer.serves)]
-    return {"name": other, "address": peer.outer_address, "local": node.outer_address,
+    bits = 128 if network.ip == IPV6 else 32
+    ends = [(network.address_of(each), network.outer_address_of(each)) for each in (name, other)]
+    serves = [prefix and ipv6_prefix(prefix) if network.ip == IPV6 else prefix
+              for prefix in (network.nodes[name].serves, network.nodes[other].serves)]
+    selectors = [("home", f"{ends[0][0]}/{bits}", f"{ends[1][1]}/{bits}"),
+                 ("visit", f"{ends[0][1]}/{bits}", f"{ends[1][0]}/{bits}"),
+                 ("subnets", *serves)]
+    return {"name": other, "address": ends[1][1], "local": ends[0][1],
             "selectors": [dict(zip(("name", "local", "remote"), selector, strict=True))
                           for selector in selectors]}
 

@@ -149,8 +149,8 @@ def _esp_lines(keys: Iterable[Mapping[str, str]]) -> Iterator[str]:
         if cipher:
             integrity = _ESP_INTEGRITY.get(key.get("auth", ""), _NO_INTEGRITY)
             secret = f"0x{key['auth_key']}" if integrity != _NO_INTEGRITY else ""
-            yield _join_fields("IPv4", "*", "*", key["spi"], cipher, f"0x{key['enc_key']}",
-                               integrity, secret)
+            yield _join_fields(f"IPv{key.get('ip', 4)}", "*", "*", key["spi"], cipher,
+                               f"0x{key['enc_key']}", integrity, secret)
 
 
 def _mka_lines(key: str) -> Iterator[str]:

@@ -27,6 +27,7 @@ from topologies import shapes
 from topologies.loader import TopologyError, load_medium, load_scenario, scenario_ids, to_json
 from topologies.model import (
     ACCESS_POINT,
+    IPV4,
     STATION,
     Medium,
     Network,
@@ -315,7 +316,8 @@ def policy_level(policy: Policy) -> Level:
 
 
 def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
-                   drives: bool = False, has_nat: bool = False) -> list[Level]:
+                   drives: bool = False, has_nat: bool = False,
+                   has_ipv6: bool = False) -> list[Level]:
     """Return scenarios by name and file as levels.
 
     Args:
@@ -324,6 +326,7 @@ def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
         drives: whether the study measures scenarios in which the station roams by itself, and no
             others.
         has_nat: whether the study measures scenarios with address translation, too.
+        has_ipv6: whether the study measures scenarios with `ip: 6`.
 
     Returns:
         The chosen scenarios. Without names and files, all of this kind that come with the project.
@@ -356,6 +359,9 @@ def read_scenarios(names: Sequence[str], files: Sequence[Path], *,
             raise StudyError(f"scenario {level.id}: {level.value.foreign_agent} translates "
                              "addresses, and this study does not measure that; leave out nat, or "
                              "choose the study qop2007")
+        if level.value.network.ip != IPV4 and not has_ipv6:
+            raise StudyError(f"scenario {level.id}: ip: {level.value.network.ip} is measured by "
+                             "the study qop2007 alone; choose it, or leave ip out")
     return levels
 
 
@@ -450,6 +456,8 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
         del document["mobility"]
     if not document["moves_on"]:
         del document["moves_on"]
+    if document["network"]["ip"] == IPV4:
+        del document["network"]["ip"]
     for node in document["network"]["nodes"].values():
         _drop_default_fields(node)
     for link in document["network"]["links"]:

@@ -24,6 +24,7 @@ from mininet.node import Node as MininetNode
 from topologies import address_translation, builders, hwsim, model, queueing_disciplines
 from topologies.fork_server import TcpdumpForks
 from topologies.interfaces import Interfaces, Route, WireEnd, enter_namespace, set_sysctls
+from topologies.ipv6 import ipv6_interface, ipv6_prefix
 from topologies.medium import Channel, Transmitters
 
 # mnexec closes every descriptor that a process may have, so a low limit makes starts fast.
@@ -367,6 +368,8 @@ class Testbed:
                 for route in _node_routes(node):
                     interfaces.add_route(route)
                 set_sysctls([*_SYSCTLS, *(["net.ipv4.ip_forward=1"] if node.forwarding else [])])
+                if self.network.ip == model.IPV6 and not node.has_duty("access_point"):
+                    _add_ipv6(interfaces, node)
         except OSError as error:
             raise RuntimeError(f"{name}: {error.strerror}") from None
 
@@ -418,6 +421,33 @@ def _node_routes(node: model.Node) -> list[Route]:
     if node.gateway and not node.has_duty("access_point"):
         return [Route(via=node.gateway), *routes]
     return routes
+
+
+#: Settings of a station's radio for IPv6, which stays off until the link is up (see
+#: `measure.services.slaac`). Redirects would lead past the agent.
+_STATION_SYSCTLS = ("accept_redirects=0",)
+#: Settings of other interfaces: their addresses are those of the network's file, and there at once.
+_HOST_SYSCTLS = ("accept_ra=0", "accept_dad=0", "router_solicitations=0", "accept_redirects=0",
+                 "disable_ipv6=0")
+
+
+def _add_ipv6(interfaces: Interfaces, node: model.Node) -> None:
+    """Give a node its IPv6 addresses and routes, and prepare a station for SLAAC."""
+    is_station = node.has_duty("station")
+    set_sysctls(["net.ipv6.conf.lo.disable_ipv6=0"])
+    if node.forwarding:
+        set_sysctls(["net.ipv6.conf.all.forwarding=1"])
+    for port, interface in node.interfaces.items():
+        settings = _STATION_SYSCTLS if is_station else _HOST_SYSCTLS
+        set_sysctls([f"net/ipv6/conf/{port}/{setting}" for setting in settings])
+        if interface.address and not is_station:
+            interfaces.add_address(ipv6_interface(interface.address), port)
+    subnets = [ipaddress.IPv4Interface(interface.address).network
+               for interface in node.interfaces.values() if interface.address]
+    for route in [] if is_station else _node_routes(node):
+        length = next(net.prefixlen for net in subnets if ipaddress.IPv4Address(route.via) in net)
+        hop = ipv6_interface(f"{route.via}/{length}").partition("/")[0]
+        interfaces.add_route(Route(ipv6_prefix(route.prefix), via=hop))
 
 
 def _add_own_routes(interfaces: Interfaces, access_point: model.Node) -> None:

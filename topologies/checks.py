@@ -24,6 +24,8 @@ from topologies.model import (
     ACCESS_POINT,
     GATEWAY,
     HOME_AGENT,
+    IPV4,
+    IPV6,
     RADIUS_SERVER,
     STATION,
     Interface,
@@ -190,6 +192,8 @@ _TAKEN_INTERFACES = ("lo", "all", "default", "hwsim0")
 #: Channels of the 2.4 GHz band that an access point may use outside of Japan.
 FIRST_CHANNEL, LAST_CHANNEL = 1, 13
 _SSID_BYTES = 32
+#: Every link takes IPv6 packets of this length (RFC 8200, 5).
+_LEAST_IPV6_BYTES = 1280
 
 
 def check_network(network: Network, place: YamlSource | Path | str) -> None:
@@ -206,6 +210,8 @@ def check_network(network: Network, place: YamlSource | Path | str) -> None:
         TopologyError: A check fails.
     """
     source = YamlSource.to_source(place)
+    if network.ip not in (IPV4, IPV6):
+        raise TopologyError(f"{source.at('ip')}: {network.ip}; write {IPV4} or {IPV6}")
     for name, node in network.nodes.items():
         _check_node(name, node, source)
     link_checks.check_links(network, source)
@@ -266,6 +272,25 @@ def check_scenario(scenario: Scenario, place: YamlSource | Path | str) -> None:
     if not any(i.address for i in network_.nodes[scenario.peer].interfaces.values()):
         raise TopologyError(f"{source.at('peer')}: {scenario.peer} has no address; give it one")
     link_checks.check_reach(scenario, source)
+    if network_.ip == IPV6:
+        _check_ipv6(scenario, inside)
+
+
+def _check_ipv6(scenario: Scenario, inside: YamlSource) -> None:
+    """Refuse `ip: 6` with moves to another subnet, DHCP and drives, which are measured by IPv4."""
+    narrow = next((link for link in scenario.network.links
+                   if link.mtu_bytes < _LEAST_IPV6_BYTES), None)
+    leased = [name for name, node in scenario.network.nodes.items() if node.uses_dhcp]
+    why = (f"Mobile IPv4 cannot forward IPv6 packets to another subnet, that of "
+           f"{scenario.roams_to}; leave ip out, or name an access point of its own subnet"
+           if scenario.foreign_agent is not None else
+           f"{leased[0]} gets its address by DHCP for IPv4, and by router advertisements for IPv6; "
+           "leave dhcp out, or ip" if leased else
+           "a drive is measured by IPv4; leave ip out" if scenario.is_drive else
+           f"the link {' to '.join(narrow.ends)} takes {narrow.mtu_bytes} bytes, and IPv6 needs "
+           f"{_LEAST_IPV6_BYTES}; write more there, or leave ip out" if narrow else "")
+    if why:
+        raise TopologyError(f"{inside.at('ip', name='ip')}: {why}")
 
 
 def _check_node(name: str, node: Node, source: YamlSource) -> None:

@@ -38,7 +38,9 @@ _UNIVERSE, _LINK = 0, 253
 _ONLINK = 4
 #: Longest prefix length that leaves a broadcast address.
 _LAST_WITH_BROADCAST = 30
-_INET = socket.AF_INET
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+#: IFA_F_NODAD: an address that is used at once, without a search for duplicates.
+_NO_DETECTION = 0x02
 _SYSCTL = Path("/proc/sys")
 
 
@@ -123,29 +125,32 @@ class Interfaces:
         self._set_up(name)
 
     def add_address(self, address: str, name: str) -> None:
-        """Give an interface an address with its prefix and broadcast address."""
-        own = ipaddress.IPv4Interface(address)
-        length = own.network.prefixlen
-        body = struct.pack("=BBBBi", _INET, length, 0, _UNIVERSE, self._find_index(name, address))
+        """Give an interface an address with its prefix, and with its broadcast address for IPv4."""
+        own = ipaddress.ip_interface(address)
+        length, is_ipv4 = own.network.prefixlen, own.version == 4
+        body = struct.pack("=BBBBi", _FAMILIES[own.version], length,
+                           0 if is_ipv4 else _NO_DETECTION, _UNIVERSE,
+                           self._find_index(name, address))
         body += encode_attribute(_LOCAL, own.ip.packed) + encode_attribute(_ADDRESS, own.ip.packed)
-        if length <= _LAST_WITH_BROADCAST:
+        if is_ipv4 and length <= _LAST_WITH_BROADCAST:
             body += encode_attribute(_BROADCAST, own.network.broadcast_address.packed)
         self._send_request(f"address {address} on {name}", _NEW_ADDRESS, _CREATE, body)
 
     def add_route(self, route: Route) -> None:
         """Create a route that does not exist yet."""
-        target = ipaddress.IPv4Network(route.prefix)
+        target = ipaddress.ip_network(route.prefix)
         # Table numbers above 255 fit only into the attribute.
         table = route.table or _MAIN
-        body = struct.pack("=BBBBBBBBI", _INET, target.prefixlen, 0, 0, table if table < 256 else 0,
-                           _BOOT, _UNIVERSE if route.via else _LINK, _UNICAST,
+        body = struct.pack("=BBBBBBBBI", _FAMILIES[target.version], target.prefixlen, 0, 0,
+                           table if table < 256 else 0, _BOOT,
+                           _UNIVERSE if route.via else _LINK, _UNICAST,
                            _ONLINK if route.on_link else 0)
         if target.prefixlen:
             body += encode_attribute(_DESTINATION, target.network_address.packed)
         body += encode_attribute(_TABLE, struct.pack("=I", table))
         for kind, address in ((_GATEWAY, route.via), (_PREFERRED, route.source)):
             if address:
-                body += encode_attribute(kind, socket.inet_aton(address))
+                body += encode_attribute(kind, ipaddress.ip_address(address).packed)
         if route.device:
             body += encode_attribute(
                 _DEVICE, struct.pack("=i", self._find_index(route.device, route.prefix)))
@@ -153,7 +158,7 @@ class Interfaces:
 
     def add_rule(self, source: str, table: int) -> None:
         """Create a rule: packets from an address are routed by a certain table."""
-        body = struct.pack("=BBBBBBBBI", _INET, 0, 32, 0, 0, 0, 0, _TO_TABLE, 0)
+        body = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 32, 0, 0, 0, 0, _TO_TABLE, 0)
         body += encode_attribute(_RULE_SOURCE, socket.inet_aton(source))
         body += encode_attribute(_RULE_TABLE, struct.pack("=I", table))
         self._send_request(f"rule from {source}", _NEW_RULE, _CREATE, body)
@@ -187,10 +192,13 @@ def enter_namespace(pid: int) -> Iterator[Interfaces]:
 
 
 def set_sysctls(settings: Sequence[str]) -> None:
-    """Set sysctls given as NAME=VALUE. Settings below `net` are the current namespace's."""
+    """Set sysctls given as NAME=VALUE. Settings below `net` are the current namespace's.
+
+    A name with the point of an interface is written with slashes, as for sysctl(8).
+    """
     for setting in settings:
         name, _, value = setting.partition("=")
-        (_SYSCTL / name.replace(".", "/")).write_text(value)
+        (_SYSCTL / (name if "/" in name else name.replace(".", "/"))).write_text(value)
 
 
 def _link_header(index: int = 0, flags: int = 0) -> bytes:

@@ -42,6 +42,7 @@ _LATER_MEDIUM_FIELDS = ("longest_ppdu_us", "mpdu_spacing_us", "s_mpdu", "queue_f
 #: Likewise fields of a link, and of a node.
 _LATER_LINK_FIELDS = ("jitter_ms", "loss_burst_packets")
 _LATER_NODE_FIELDS = ("second_radius_server", "is_down", "roaming", "nat")
+_LATER_NETWORK_FIELDS = ("ip",)
 
 # --- A scenario's changes to its network: nodes, channels, positions and wires ---
 
@@ -78,6 +79,7 @@ class ScenarioChanges(Strict):
     roaming: dict[str, Roaming] = field(default_factory=dict)
     wire: LinkChanges = field(default_factory=LinkChanges)
     links: dict[str, LinkChanges] = field(default_factory=dict)
+    ip: int | None = None
 
 
 #: A scenario's changes of nodes, by the field of the node.
@@ -117,8 +119,11 @@ def apply_scenario_changes(network: Network, plan: ScenarioChanges, presets: Map
             place, values = keys, {**values, **changes.link_fields(presets.get(changes.wire or ""))}
         places["links", len(links)] = place
         links.append(dataclasses.replace(link, **values))
+    if plan.ip is not None:
+        places["ip",] = ("ip",)
     _note_places(source, places)
-    return dataclasses.replace(network, nodes=nodes, links=links)
+    return dataclasses.replace(network, nodes=nodes, links=links,
+                               ip=network.ip if plan.ip is None else plan.ip)
 
 
 def _note_places(source: YamlSource, places: Mapping[KeyPath, KeyPath]) -> None:
@@ -261,6 +266,7 @@ def load_scenario(name: str) -> Scenario:
     - `roaming:` sets when stations look for a better access point.
     - `wire:` sets the wire of the links between home agents and routers.
     - `links:` changes single links, each named by one of its ends.
+    - `ip:` is the version of IP of the measured traffic.
 
     Raises:
         TopologyError: The file cannot be used.
@@ -363,14 +369,15 @@ def _refuse_taken(key: str, name: str, folder: str, source: YamlSource, value: o
 def to_json(value: Scenario | Network | Medium | Wire | Device) -> Any:
     """Return a network, scenario or part of one as JSON data, which `model.from_json` reads.
 
-    Fields of media, links and nodes that plans of older results lack are left out at their
-    defaults, so that these results can be continued.
+    Fields of media, networks, links and nodes that plans of older results lack are left out at
+    their defaults, so that these results can be continued.
     """
     document = dataclasses.asdict(value)
     if isinstance(value, Medium):
         _leave_out_defaults(document, Medium, _LATER_MEDIUM_FIELDS)
     if isinstance(value, Scenario | Network):
         part = document["network"] if isinstance(value, Scenario) else document
+        _leave_out_defaults(part, Network, _LATER_NETWORK_FIELDS)
         for link in part["links"]:
             _leave_out_defaults(link, Link, _LATER_LINK_FIELDS)
         for node in part["nodes"].values():
@@ -378,7 +385,7 @@ def to_json(value: Scenario | Network | Medium | Wire | Device) -> Any:
     return document
 
 
-def _leave_out_defaults(document: dict[str, Any], cls: type[Medium | Link | Node],
+def _leave_out_defaults(document: dict[str, Any], cls: type[Medium | Network | Link | Node],
                         names: Sequence[str]) -> None:
     """Remove the named fields that have their default from a document."""
     defaults = {field.name: field.default for field in dataclasses.fields(cls)}

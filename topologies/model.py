@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topologies.device import Device, Strict
+from topologies.ipv6 import ipv6_interface, slaac_address
 from topologies.medium_model import DCF, QUEUE, Medium
 
 # --- Address of a mobile node in a visited subnet without an agent for it ---
@@ -66,10 +67,10 @@ def visited_subnet(home_address: str, gateway: str, agent: Sequence[str]) -> Vis
                          tuple(agent))
 
 
-__all__ = ["ACCESS_POINT", "DCF", "DHCP_SERVER", "GATEWAY", "HOME_AGENT", "OCSP_RESPONDER",
-           "QUEUE", "RADIUS_SERVER", "ROUTER", "STATION", "Device", "Interface", "Link", "Medium",
-           "Mobility", "Nat", "Network", "Node", "Roaming", "Scenario", "Wire", "from_json",
-           "node_of", "with_duties"]
+__all__ = ["ACCESS_POINT", "DCF", "DHCP_SERVER", "GATEWAY", "HOME_AGENT", "IPV4", "IPV6",
+           "OCSP_RESPONDER", "QUEUE", "RADIUS_SERVER", "ROUTER", "STATION", "Device", "Interface",
+           "Link", "Medium", "Mobility", "Nat", "Network", "Node", "Roaming", "Scenario", "Wire",
+           "from_json", "node_of", "with_duties"]
 
 # --- Networks and scenarios ---
 
@@ -79,6 +80,8 @@ STATION, ACCESS_POINT = "station", "access_point"
 HOME_AGENT, GATEWAY, ROUTER = "home_agent", "gateway", "router"
 RADIUS_SERVER, DHCP_SERVER = "radius_server", "dhcp_server"
 OCSP_RESPONDER = "ocsp_responder"
+#: Versions of IP that measured traffic uses.
+IPV4, IPV6 = 4, 6
 
 
 @dataclass(frozen=True)
@@ -276,11 +279,48 @@ class Link(Strict):
 
 @dataclass(frozen=True)
 class Network(Strict):
-    """The nodes of a network and the wires between them. Radios connect by their channel."""
+    """The nodes of a network and the wires between them. Radios connect by their channel.
+
+    `ip` is the version of IP of the measured traffic. With 6, nodes have IPv6 addresses in
+    addition, and stations get theirs by SLAAC.
+    """
 
     name: str
     nodes: dict[str, Node]
     links: list[Link]
+    ip: int = IPV4
+
+    def address_of(self, name: str) -> str:
+        """Return the address of a node for measured traffic, of the network's version of IP."""
+        node = self.nodes[name]
+        if self.ip == IPV4:
+            return node.address
+        if node.has_duty(STATION):
+            gateway, port = self._gateway_port(node)
+            return slaac_address(node.radio_mac,
+                                 self.nodes[gateway].interfaces[port].address or "")
+        own = next(i.address for i in node.interfaces.values() if i.address)
+        return ipv6_interface(own).partition("/")[0]
+
+    def outer_address_of(self, name: str) -> str:
+        """Return a gateway's address towards other subnets, of the network's version of IP."""
+        node = self.nodes[name]
+        if self.ip == IPV4:
+            return node.outer_address
+        own = node.interfaces[node.interface_of(node.outer_address)].address or ""
+        return ipv6_interface(own).partition("/")[0]
+
+    def advertised_ports(self, name: str) -> list[str]:
+        """Return the interfaces on which a node sends router advertisements to stations."""
+        stations = [self.nodes[station] for station in self.of_duty(STATION)]
+        ends = [self._gateway_port(station) for station in stations] if self.ip == IPV6 else []
+        return list(dict.fromkeys(port for gateway, port in ends if gateway == name))
+
+    def _gateway_port(self, station: Node) -> tuple[str, str]:
+        """Return a station's gateway and the interface that has the gateway's address."""
+        return next((name, port) for name, node in self.nodes.items()
+                    for port, interface in node.interfaces.items()
+                    if interface.ip == station.gateway)
 
     def of_duty(self, duty: str) -> list[str]:
         """Return the names of the nodes with a duty (such as access_point), in file order."""
@@ -380,7 +420,7 @@ class Network(Strict):
         The result is None if they contradict each other.
         """
         links = {tuple(link.ends): link for link in self.links}
-        same = self.name == other.name and all(
+        same = (self.name, self.ip) == (other.name, other.ip) and all(
             self.nodes.get(name, node) == node for name, node in other.nodes.items()) and all(
             links.get(tuple(link.ends), link) == link for link in other.links)
         added = {tuple(link.ends): link for link in other.links}
@@ -441,6 +481,11 @@ class Scenario(Strict):
     def uses_dhcp(self) -> bool:
         """Return whether the mobile node gets its address by DHCP."""
         return self.network.nodes[self.mobile_node].uses_dhcp
+
+    @property
+    def uses_ipv6(self) -> bool:
+        """Return whether the measured traffic is IPv6."""
+        return self.network.ip == IPV6
 
     @property
     def separate_radius_servers(self) -> dict[str, str]:

@@ -444,15 +444,16 @@ def check_eap_users(text: str) -> None:
 
 
 def check_dnsmasq(text: str) -> None:
-    """Check dnsmasq.conf with at least one reserved address in a range."""
+    """Check dnsmasq.conf with router advertisements, or an address reserved in a range."""
     values: dict[str, list[str]] = {}
     for number, line in significant_lines(text):
         key, _, value = line.partition("=")
         if not re.fullmatch(r"[a-z-]+", key) or ("=" in line and not value):
             raise ConfigError(number, f"neither a word nor KEY=VALUE: {line}")
         values.setdefault(key, []).append(check_value(number, key, value) if value else "")
-    require_keys(values, ["port", "interface", "dhcp-leasefile", "dhcp-range", "dhcp-host",
-                          "dhcp-option"], "dnsmasq.conf")
+    leased = [] if "enable-ra" in values else ["dhcp-host", "dhcp-option"]
+    require_keys(values, ["port", "interface", "dhcp-leasefile", "dhcp-range", *leased],
+                 "dnsmasq.conf")
 
 
 def check_krb5(text: str) -> None:

@@ -21,8 +21,8 @@ class MeasureError(RuntimeError):
     """An error: an emulated network could not be built, or a repetition not be measured.
 
     The text names node, event and log. `stage` states how far the repetition got: `testbed`,
-    `link`, `dot1x`, `dhcp`, `registration`, `ike`, `data` or `stream`. `cause` is the cause from
-    the daemons' logs, and ends the reason.
+    `link`, `dot1x`, `dhcp`, `slaac`, `registration`, `ike`, `data` or `stream`. `cause` is the
+    cause from the daemons' logs, and ends the reason.
     """
 
     def __init__(self, stage: str, reason: str, cause: str = "") -> None:

@@ -307,12 +307,15 @@ def parse_xfrm_keys(text: str) -> list[dict[str, str]]:
     """Parse the output of `ip xfrm state` into a dict for each ESP SA.
 
     The dict has spi, mode, enc and enc_key, auth and auth_key, with keys in hex. `auth_bits` is the
-    length of the truncated ICV.
+    length of the truncated ICV. `ip` is 6 between IPv6 addresses.
     """
     keys: list[dict[str, str]] = []
+    version: dict[str, str] = {}
     for words in map(str.split, text.splitlines()):
-        if words[:2] == ["proto", "esp"]:
-            keys.append({name: words[words.index(name) + 1] for name in ("spi", "mode")})
+        if words[:1] == ["src"]:
+            version = {"ip": "6"} if ":" in words[1] else {}
+        elif words[:2] == ["proto", "esp"]:
+            keys.append({name: words[words.index(name) + 1] for name in ("spi", "mode")} | version)
         elif keys and words[:1] in (["enc"], ["aead"]):
             # Null encryption has no key.
             keys[-1] |= {"enc": words[1], "enc_key": "".join(words[2:3]).removeprefix("0x")}

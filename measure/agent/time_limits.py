@@ -69,6 +69,8 @@ LEAST_RADIUS_CLEANUP_S, _MOST_RADIUS_CLEANUP_S = 5, 30
 #: Retransmission of the DHCP client (`measure.services.dhcp`), and bytes of a message on the wire.
 DHCP_TIMER = RetryTimer(3.0, 1.0)
 _DHCP_EXCHANGES, _DHCP_BYTES = 2, 350
+#: Linux's router solicitations (rtr_solicitation_interval).
+_SOLICITATION_TIMER = RetryTimer(4.0)
 #: WireGuard's REKEY_TIMEOUT.
 _WIREGUARD_TIMER = RetryTimer(5.0, 1.0)
 #: RFC 5944, 3.6.3: at least 1 s, doubled each time; the upper limit is this implementation's.
@@ -80,6 +82,8 @@ LEAST_IKE_RETRY_S = 1.0
 #: Time of each step on a busy machine, if the network takes no time (s).
 _LINK_S, _REGISTRATION_S, _IKE_S, _DATA_S, _STREAM_S, _TLS_S = 6.0, 5.0, 8.0, 2.0, 10.0, 20.0
 _DHCP_S = 5.0
+#: Time for an address by SLAAC: two searches for duplicates, each after up to 1 s and for 1 s.
+_SLAAC_S = 9.0
 #: Slowest stream to wait for, on a busy machine without other limits (bit/s).
 _SLOWEST_BPS = 250_000.0
 #: EAP over RADIUS: exchanges of a certificate chain in small fragments, each full both ways.
@@ -203,6 +207,12 @@ class TimeLimits:
                                      DHCP_TIMER)
 
     @property
+    def slaac_s(self) -> float:
+        """Return the limit until a station has its IPv6 address from a router advertisement."""
+        return _SLAAC_S + exchanges_s(self._to_agent, 1, _SMALL_BYTES, _SMALL_BYTES,
+                                      _SOLICITATION_TIMER)
+
+    @property
     def radius_cleanup_s(self) -> int:
         """Return how long a RADIUS server must keep an answer, to repeat it on request (s).
 
@@ -273,7 +283,8 @@ class TimeLimits:
 
         The steps last from the first probe to the first answered packet.
         """
-        lease_s = self.lease_s if scenario.uses_dhcp else 0.0
+        lease_s = self.lease_s if scenario.uses_dhcp else \
+            self.slaac_s if scenario.uses_ipv6 else 0.0
         return self.link_s + lease_s + self.registration_s + self.ike_s + self.data_s(scenario)
 
     @property

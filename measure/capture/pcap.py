@@ -28,9 +28,9 @@ UDP = 17
 _UDP_BYTES, _ESP = 8, 50
 #: UDP port of IPsec behind NAT, and the bytes by which IKE differs from ESP there (RFC 3948, 2.2).
 IPSEC_NAT_PORT, _NON_ESP_MARKER = 4500, bytes(4)
-#: EtherTypes of IPv4 and EAPOL.
-IPV4, EAPOL = 0x0800, 0x888E
-_IP_BYTES = 20
+#: EtherTypes of IPv4, IPv6 and EAPOL.
+IPV4, IPV6, EAPOL = 0x0800, 0x86DD, 0x888E
+_IP_BYTES, _IPV6_BYTES = 20, 40
 #: Bits of an IPv4 header's flags and fragment offset: more fragments; the offset divided by 8.
 MORE_FRAGMENTS, FRAGMENT_OFFSET = 0x2000, 0x1FFF
 
@@ -190,7 +190,7 @@ def _reassemble_ip(captured: Iterable[CapturedFrame],
 
 @dataclass(frozen=True)
 class UdpHeader:
-    """The addresses and ports of a UDP datagram, and the length of its IPv4 packet."""
+    """The addresses and ports of a UDP datagram, and the length of its IP packet."""
 
     source: str
     target: str
@@ -200,8 +200,16 @@ class UdpHeader:
 
 
 def parse_udp_header(frame: CapturedFrame) -> UdpHeader | None:
-    """Parse the UDP header in a frame. Return None if it has none, as a later fragment."""
+    """Parse the UDP header in a frame. Return None if it has none, as a later fragment.
+
+    In IPv6, it is found if it follows the header at once.
+    """
     packet = frame.payload
+    if frame.kind == IPV6 and len(packet) >= _IPV6_BYTES + _UDP_BYTES and packet[6] == UDP:
+        source, target = (str(ipaddress.IPv6Address(packet[at:at + 16])) for at in (8, 24))
+        source_port, target_port = struct.unpack_from("!HH", packet, _IPV6_BYTES)
+        return UdpHeader(source, target, source_port, target_port,
+                         _IPV6_BYTES + int.from_bytes(packet[4:6], "big"))
     if frame.kind != IPV4 or len(packet) < _IP_BYTES or packet[9] != UDP:
         return None
     start = (packet[0] & 15) * 4
@@ -222,7 +230,8 @@ def udp_datagrams(file: Path) -> Iterator[UdpFrame]:
     """
     for frame in join_fragments(read_frames(file), UDP):
         head, packet = parse_udp_header(frame), frame.payload
-        if head is None or int.from_bytes(packet[6:8], "big") & MORE_FRAGMENTS:
+        if head is None or frame.kind != IPV4 or (
+                int.from_bytes(packet[6:8], "big") & MORE_FRAGMENTS):
             continue
         start = (packet[0] & 15) * 4
         length = int.from_bytes(packet[start + 4:start + 6], "big")

@@ -29,7 +29,7 @@ from measure.agent.workload import Site
 from measure.cpu.realtime_priority import OBSERVER_COMMAND
 from measure.services import iperf
 from topologies import queueing_disciplines
-from topologies.model import OCSP_RESPONDER, ROUTER, STATION, Network, Scenario
+from topologies.model import IPV6, OCSP_RESPONDER, ROUTER, STATION, Network, Scenario
 
 if TYPE_CHECKING:
     from topologies.builder import Testbed
@@ -297,7 +297,7 @@ AIR_PART = "air"
 #: Prefixes of captures: authentication at home, traffic, handoff, and on both sides of NAT.
 AUTH, TRAFFIC, MOVE, NAT = "auth", "traffic", "move", "nat"
 #: Capture filter on a mobile node's interface during an authentication.
-AUTH_FILTER = ("ether proto 0x888e or arp or icmp or udp port 434 or udp port 500 "
+AUTH_FILTER = ("ether proto 0x888e or arp or icmp or icmp6 or udp port 434 or udp port 500 "
                "or udp port 4500 or udp port 51820 or udp port 4433 or tcp port 4434 "
                "or udp port 67 or udp port 68")
 #: Points below MACsec: the wire behind the first access point in use, and behind the second.
@@ -355,7 +355,9 @@ def path_points(site: Site, scenario: Scenario, *, has_ipsec: bool, one_in: int 
     `has_ipsec` says whether the policy has an IPsec tunnel, and 1 in `one_in` packets is kept.
     """
     air = air_filter(one_in, has_link=bool(site.testbed.cipher_bytes), has_ipsec=has_ipsec)
-    wire = wire_filter(one_in, has_ipsec=has_ipsec)
+    # No field of IPv6 counts packets, so all are kept.
+    wire_one_in = 1 if site.network.ip == IPV6 else one_in
+    wire = wire_filter(wire_one_in, has_ipsec=has_ipsec)
     used = list(access_points or [scenario.access_point])
     places = list(zip(("wire", "foreign"), used, strict=False))
     # Where the stream returns to the air, behind another access point.
@@ -365,7 +367,7 @@ def path_points(site: Site, scenario: Scenario, *, has_ipsec: bool, one_in: int 
     places += [("core", router) for router in scenario.network.of_duty(ROUTER)]
     below = _macsec_points(site.network, used, one_in) if site.testbed.macsec else []
     return [*below, CapturePoint("air", None, AIR_INTERFACE, air, one_in), *(
-        wire_point(site.network, name, node, wire, one_in) for name, node in places)]
+        wire_point(site.network, name, node, wire, wire_one_in) for name, node in places)]
 
 
 def _macsec_points(network: Network, used: Sequence[str], one_in: int = 1) -> list[CapturePoint]:

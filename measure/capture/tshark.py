@@ -113,14 +113,16 @@ _COMMON = ("frame.len", "wlan.fc.type_subtype", "wlan.ta", "wlan.da", "wlan.fc.p
            "ip.proto", "udp.srcport", "udp.dstport", "isakmp.exchangetype", "esp.spi", "eth.src",
            "frame.cap_len", "mip.type", "mip.code", "mip.coa", "llc.dsap", "radiotap.length",
            "eap.id", *_IKE_1, *_IKE_2, "ip.len", "wlan.fixed.mesh_ttl", "isakmp.ispi",
-           "isakmp.messageid", "isakmp.nextpayload", "wlan.fixed.category_code")
+           "isakmp.messageid", "isakmp.nextpayload", "wlan.fixed.category_code",
+           "icmpv6.type", "ipv6.src", "ipv6.dst", "ipv6.nxt", "ipv6.plen")
 _COUNTERS = ("wlan.wep.iv", "wlan.ccmp.extiv", "wlan.tkip.extiv")
 #: Fields that `packet_from_columns` needs.
 PACKET_FIELDS = ("frame.time_epoch", *_COMMON, *_COUNTERS)
 # No column needs TCP or iperf3's payload, whose dissection would take most of the time.
 _LEFT_OUT = ("--disable-protocol", "tcp", "-d", f"udp.port=={iperf.PORT},data")
-# Ethernet, IPv4 without options, UDP.
-_HEAD_BYTES = 14 + 20 + 8
+# Ethernet, IPv4 without options or IPv6, UDP.
+_HEAD_BYTES = 14 + 40 + 8
+_IPV6_BYTES = 40
 # First bytes of a pcap file, in either byte order and for micro- or nanoseconds. Without this check
 # tshark accepts any file as some format, and an empty file as a capture without packets.
 _MAGIC = frozenset(bytes.fromhex(word) for word in ("d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d"))
@@ -135,6 +137,11 @@ EAP_REQUEST, EAP_SUCCESS, EAP_FAILURE = 1, 3, 4
 EAPOL_EAP, EAPOL_KEY = 0, 3
 ESP, IP_IN_IP = 50, 4
 ECHO_REPLY, ECHO_REQUEST, AGENT_ADVERTISEMENT, AGENT_SOLICITATION = 0, 8, 9, 10
+#: ICMPv6 (RFC 4443, RFC 4861). `Packet.icmp_type` has the types of both; none of these is ICMP's.
+ECHO_REPLY_6, ROUTER_SOLICITATION, NEIGHBOUR_SOLICITATION = 129, 133, 135
+#: Router and neighbour solicitations and advertisements.
+NEIGHBOUR_DISCOVERY = range(ROUTER_SOLICITATION, ROUTER_SOLICITATION + 4)
+ECHO_REPLIES = (ECHO_REPLY, ECHO_REPLY_6)
 REGISTRATION_REQUEST, REGISTRATION_REPLY = 1, 3
 REGISTRATION_ACCEPTED = (0, 1)
 #: UDP ports of DHCP: the server's and the client's (RFC 2131, 4.1).
@@ -231,6 +238,11 @@ class Packet:
     def is_esp(self) -> bool:
         """Return whether the packet is ESP, in IP or in UDP (RFC 3948)."""
         return self.ip_proto == ESP or bool(self.esp_spi)
+
+    @property
+    def is_ipv6(self) -> bool:
+        """Return whether the outermost IP packet is of version 6."""
+        return ":" in self.ip_src
 
     @property
     def is_mobile_ip(self) -> bool:
@@ -335,7 +347,8 @@ def read_datagrams(capture: Path) -> list[Packet]:
     for frame in pcap.read_frames(capture):
         head = frame.data[:_HEAD_BYTES]
         # All header bytes but the packet's ID and checksums, which differ between packets.
-        key = head[:18] + head[20:24] + head[26:40], frame.wire_bytes, len(frame.data)
+        key = (head if frame.kind != pcap.IPV4 else head[:18] + head[20:24] + head[26:40],
+               frame.wire_bytes, len(frame.data))
         values = known.get(key)
         if values is None:
             values = known[key] = _parse_columns([_datagram_columns(frame).get(name, "") for name
@@ -351,8 +364,11 @@ def _datagram_columns(frame: pcap.CapturedFrame) -> dict[str, str]:
     udp = pcap.parse_udp_header(frame)
     if udp is None:
         return columns
+    columns |= {"udp.srcport": str(udp.source_port), "udp.dstport": str(udp.target_port)}
+    if frame.kind == pcap.IPV6:
+        return columns | {"ipv6.src": udp.source, "ipv6.dst": udp.target, "ipv6.nxt": str(pcap.UDP),
+                          "ipv6.plen": str(udp.ip_bytes - _IPV6_BYTES)}
     return columns | {"ip.src": udp.source, "ip.dst": udp.target, "ip.proto": str(pcap.UDP),
-                      "udp.srcport": str(udp.source_port), "udp.dstport": str(udp.target_port),
                       "ip.len": str(udp.ip_bytes)}
 
 
@@ -497,19 +513,27 @@ def _parse_columns(columns: Sequence[str]) -> tuple[Any, ...]:
         *(parse_number(c[name]) for name
           in ("eapol.type", "eap.code", "eap.type", "eapol.keydes.type")),
         tuple(int(entry, 0) for entry in c["tls.handshake.type"].split(",") if entry),
-        *(parse_number(c[name]) for name in ("radius.code", "arp.opcode", "icmp.type")),
-        first_value(c["ip.src"]), first_value(c["ip.dst"]),
-        *(parse_number(c[name]) for name in ("ip.proto", "udp.srcport", "udp.dstport",
-                                             "isakmp.exchangetype")),
+        *(parse_number(c[name]) for name in ("radius.code", "arp.opcode")),
+        parse_number(c["icmp.type"] or c["icmpv6.type"]),
+        first_value(c["ip.src"] or c["ipv6.src"]), first_value(c["ip.dst"] or c["ipv6.dst"]),
+        parse_number(c["ip.proto"] or c["ipv6.nxt"]),
+        *(parse_number(c[name]) for name in ("udp.srcport", "udp.dstport", "isakmp.exchangetype")),
         first_value(c["esp.spi"]), first_value(c["eth.src"]), parse_number(c["frame.cap_len"])
         or 0,
         parse_number(c["mip.type"]), parse_number(c["mip.code"]), first_value(c["mip.coa"]),
         bool(c["llc.dsap"]), parse_number(c["radiotap.length"]) or 0, _parse_suite(c),
         parse_number(c["eap.id"]),
-        parse_number(c["ip.len"]) or 0, bool(c["wlan.fixed.mesh_ttl"]),
+        _parse_ip_bytes(c), bool(c["wlan.fixed.mesh_ttl"]),
         first_value(c["isakmp.ispi"]),
         parse_number(c["isakmp.messageid"]), parse_number(c["isakmp.nextpayload"]),
         parse_number(c["wlan.fixed.category_code"]))
+
+
+def _parse_ip_bytes(c: Mapping[str, str]) -> int:
+    """Return the length of the outermost IP packet, 0 if there is none."""
+    if c["ip.len"] or not c["ipv6.plen"]:
+        return parse_number(c["ip.len"]) or 0
+    return _IPV6_BYTES + (parse_number(c["ipv6.plen"]) or 0)
 
 
 #: The same, with the values of columns that came lately; most packets share theirs with others.

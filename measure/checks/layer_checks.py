@@ -25,7 +25,7 @@ from measure.packets.truncated_frames import DecryptedEspHeads, DecryptedFrameHe
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
 from policies.eap_methods import METHODS, USIM_METHODS
 from policies.link import EXCHANGED, FRAME_EXPANSION_BYTES
-from topologies.model import Medium
+from topologies.model import IPV4, IPV6, Medium
 
 # --- ML-KEM in IKEv2, by message lengths ---
 # No other message is as long.
@@ -34,7 +34,7 @@ from topologies.model import Medium
 _FIRST, _LATER = (34, "IKE_SA_INIT"), (43, "IKE_INTERMEDIATE")
 #: Encapsulation key and ciphertext of ML-KEM-768 (FIPS 203, table 3), in bytes.
 _KEY_BYTES, _CIPHERTEXT_BYTES = 1184, 1088
-_IP_UDP_BYTES = 28
+_IPV4_UDP_BYTES, _IPV6_UDP_BYTES = 28, 48
 
 
 def check_ml_kem(layer: IpsecLayer, stays: Sequence[Sequence[Packet]], mac: str) -> Check:
@@ -59,9 +59,14 @@ def _message_bytes(packets: Sequence[Packet]) -> int:
     Retransmissions are not counted. IKE_SA_INIT has no fragments (RFC 7383, 2.5). It may be sent
     again with a cookie, so its size is that of the largest message.
     """
-    sizes = {p.ip_bytes - _IP_UDP_BYTES for p in packets}
+    sizes = {_udp_payload_bytes(p) for p in packets}
     return max(sizes, default=0) if packets and packets[0].isakmp_exchange == _FIRST[0] \
         else sum(sizes)
+
+
+def _udp_payload_bytes(packet: Packet) -> int:
+    """Return the payload of a UDP datagram in bytes."""
+    return packet.ip_bytes - (_IPV6_UDP_BYTES if packet.is_ipv6 else _IPV4_UDP_BYTES)
 
 
 # --- Layers of a policy: link, 802.1X and IPsec ---
@@ -439,7 +444,8 @@ def check_ipsec(layer: IpsecLayer, observed: Observation) -> Iterator[Check]:
     if not observed.part and "esp_keys" in observed.raw:
         begun = truncated_frames.verify_esp_heads(
             (observed.capture_path(name) for name in observed.captures
-             if name in _IPSEC_POINTS and name.startswith(TRAFFIC)), observed.raw["esp_keys"])
+             if name in _IPSEC_POINTS and name.startswith(TRAFFIC)), observed.raw["esp_keys"],
+            IPV6 if observed.ipv6_ends else IPV4)
     yield Check("no clear inner packet", min(esp, default=0) > 0 and not inner and not begun.closed,
                 f"{join_values(esp)} ESP packets between access point and agent{begun.detail}, "
                 f"{len(inner)} packets of mobile nodes outside their tunnels")
@@ -477,7 +483,7 @@ def check_ike_authentication(layer: IpsecLayer, stays: Sequence[Sequence[Packet]
     The messages are encrypted. A signature of RSA-2048 adds 256 bytes, a certificate some 700.
     """
     expected = _PROOFS_OF_ENDS[layer.authentication]
-    sizes = [[next((p.ip_bytes - _IP_UDP_BYTES for p in packets if p.isakmp_exchange == _IKE_AUTH
+    sizes = [[next((_udp_payload_bytes(p) for p in packets if p.isakmp_exchange == _IKE_AUTH
                     and (p.ethernet_src == mac) == is_sent), 0) for is_sent in (True, False)]
              for packets in stays]
     kinds = [tuple(next((kind for kind, least in _LEAST_BYTES if size >= least), "none")
@@ -491,10 +497,11 @@ def check_ike_authentication(layer: IpsecLayer, stays: Sequence[Sequence[Packet]
 def _is_clear_inner(packet: Packet, addresses: frozenset[str]) -> bool:
     """Return whether a packet of these addresses should have been in the IPsec tunnel, but is not.
 
-    IKE, Mobile IP and DHCP go outside of the tunnel by design.
+    IKE, Mobile IP, DHCP and neighbour discovery go outside of the tunnel by design.
     """
     return (bool(addresses & {packet.ip_src, packet.ip_dst}) and not packet.is_esp
-            and not packet.is_isakmp and not packet.is_mobile_ip and not packet.is_dhcp)
+            and not packet.is_isakmp and not packet.is_mobile_ip and not packet.is_dhcp
+            and packet.icmp_type not in tshark.NEIGHBOUR_DISCOVERY)
 
 
 def _check_transforms(layer: IpsecLayer, observed: Observation) -> Check:

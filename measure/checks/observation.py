@@ -146,6 +146,8 @@ class Observation:
     has_home_agent: bool = True
     #: Whether the mobile node gets its address by DHCP.
     uses_dhcp: bool = False
+    #: IPv6 addresses of the mobile node and its peer; empty if the measured traffic is IPv4.
+    ipv6_ends: tuple[str, ...] = ()
     #: RADIUS servers that are nodes of their own, by attachment (see `RadiusWire`).
     radius_wires: tuple[RadiusWire, ...] = ()
     #: Addresses of first RADIUS servers that are down, by access point.
@@ -382,17 +384,22 @@ def build_observation(scenario: Scenario, raw: Mapping[str, Any],
     nodes = scenario.network.nodes
     home, peer = nodes[scenario.agent], nodes[scenario.peer]
     stations = [nodes[name] for name in scenario.network.of_duty(STATION)]
-    agents = [nodes[name] for name in scenario.network.tunnel_gateways]
     return Observation(
         raw, packets, nodes[scenario.mobile_node].radio_mac,
         macs=frozenset(station.radio_mac for station in stations),
-        addresses=frozenset(s.address for s in stations),
-        agents=frozenset(agent.outer_address for agent in agents),
-        home_address=nodes[scenario.mobile_node].address,
-        home_agent=home.address, peer_is_home=_is_served_by(home, peer),
+        addresses=frozenset(address for name in scenario.network.of_duty(STATION) for address
+                            in (nodes[name].address, scenario.network.address_of(name))),
+        agents=frozenset(map(scenario.network.outer_address_of,
+                             scenario.network.tunnel_gateways)),
+        home_address=scenario.network.address_of(scenario.mobile_node),
+        home_agent=scenario.network.address_of(scenario.agent),
+        peer_is_home=_is_served_by(home, peer),
         moves=scenario.roams_to is not None,
         care_of=nodes[scenario.foreign_agent].outer_address if scenario.foreign_agent else "",
         has_home_agent=scenario.has_mobile_ip, uses_dhcp=scenario.uses_dhcp,
+        ipv6_ends=tuple(scenario.network.address_of(name)
+                        for name in (scenario.mobile_node, scenario.peer))
+        if scenario.uses_ipv6 else (),
         radius_wires=_find_radius_wires(scenario),
         forwards_to={name: nodes[further].address
                      for name, further in scenario.realm_servers.items()},

@@ -22,7 +22,7 @@ from measure.checks.observation import Check, Observation
 from measure.cpu import clock
 from measure.services import iperf
 from policies.layers import MPTCP
-from topologies.model import ROUTER, STATION, Scenario
+from topologies.model import IPV4, IPV6, ROUTER, STATION, Scenario
 
 #: A sampled count this many standard deviations below its mean occurs once in 30,000 cases.
 DEVIATIONS = 4
@@ -220,8 +220,8 @@ def sampling_ratio(observed: Observation, name: str) -> int:
 
 # --- Arrivals and losses of a UDP stream ---
 
-#: Headers of IPv4 and UDP.
-_IP_UDP_BYTES = 28
+#: Headers of IP and UDP, by the version of IP.
+_IP_UDP_BYTES = {IPV4: 28, IPV6: 48}
 #: Largest packet on Ethernet.
 _ETHERNET_BYTES = 1500
 #: If arrivals cover less than this share of the sending time, they do not represent the stream.
@@ -239,7 +239,7 @@ def stream_arrivals_s(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> list
     stream's.
     """
     stamps, (size_bytes, _) = raw["stamps"], iperf.udp_totals(raw["iperf_udp"])
-    least_bytes = min(size_bytes + _IP_UDP_BYTES, _LEAST_FRAGMENT_BYTES)
+    least_bytes = min(size_bytes + _IP_UDP_BYTES[IPV4], _LEAST_FRAGMENT_BYTES)
     during = [p for p in arrived if stamps["udp_start"] <= p.time_s <= stamps["udp_end"]
               and p.ip_bytes >= least_bytes]
     during = [p for p in during if p.udp_dst == iperf.PORT] or during
@@ -277,14 +277,15 @@ def describe_loss(observed: Observation, scenario: Scenario) -> str:
                     observed.raw["iperf_udp"])
     sent = round(datagrams["sent_bytes"] / size_bytes) if size_bytes else 0
     arrived = len(stream_arrivals_s(observed.raw, observed.packets_of("traffic-peer")))
+    packet_bytes = size_bytes + _IP_UDP_BYTES[scenario.network.ip]
     last = [place for name, place in _capture_path(scenario)
-            if _count_stream_packets(observed, name, size_bytes + _IP_UDP_BYTES)]
+            if _count_stream_packets(observed, name, packet_bytes)]
     counted = "" if arrived == received else f", iperf3's server counted {received}"
     text = (f"{arrived} of {sent} datagrams arrived{counted}: "
             f"{f'last captured {last[-1]}' if last else 'captured nowhere'}")
     # A tunnel packet is at least as long as its inner datagram.
-    narrow = describe_narrow_link(scenario, size_bytes + _IP_UDP_BYTES)
-    return f"{text}; {narrow}, datagrams have {size_bytes + _IP_UDP_BYTES}" if narrow else text
+    narrow = describe_narrow_link(scenario, packet_bytes)
+    return f"{text}; {narrow}, datagrams have {packet_bytes}" if narrow else text
 
 
 def describe_narrow_link(scenario: Scenario, size_bytes: int = _ETHERNET_BYTES) -> str:

@@ -23,6 +23,8 @@ from measure.packets.quic import QUIC_PORT
 
 #: Prefix of a phase in the visited network.
 FOREIGN = "foreign_"
+#: IPv6 address of a node that has none yet.
+_UNSPECIFIED = "::"
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ def _attachment_phases(attachment: AttachmentPackets, start: float) -> Iterator[
                   [p for p in attachment.air if p.subtype in tshark.ASSOCIATION_SUBTYPES]),
         phase_of(*_eapol_packets(packets, start)),
         phase_of("dhcp", start, [p for p in packets if p.is_dhcp]),
+        _slaac_phase(attachment, start),
         _discovery_phase(packets, start),
         _registration_phase(packets, start),
         phase_of("wireguard", start, _wireguard_packets(packets)),
@@ -176,6 +179,20 @@ def _eapol_packets(packets: Sequence[Packet], start: float) -> tuple[str, float,
     negotiation = eapol[:ends[-1] + 1] if ends else eapol
     has_eap = any(p.eapol_type == tshark.EAPOL_EAP for p in negotiation)
     return ("dot1x" if has_eap else "four_way_handshake"), start, negotiation
+
+
+def _slaac_phase(attachment: AttachmentPackets, start: float) -> Phase | None:
+    """Return the phase of SLAAC: from the first message until the address can be used.
+
+    It includes the waits for answers of a node with the same address, which has no packet. Messages
+    are router solicitations, and neighbour solicitations from no address.
+    """
+    sent = [p for p in attachment.mobile_node if p.icmp_type == tshark.ROUTER_SOLICITATION or (
+        p.icmp_type == tshark.NEIGHBOUR_SOLICITATION and p.ip_src == _UNSPECIFIED)]
+    if not sent or "addressed" not in attachment.stamps:
+        return None
+    begin = sent[0].time_s
+    return Phase("slaac", begin - start, attachment.stamps["addressed"] - begin, len(sent))
 
 
 def _discovery_phase(packets: Sequence[Packet], start: float) -> Phase | None:
@@ -252,7 +269,7 @@ def _first_packet_phase(packets: Sequence[Packet], start: float, after_s: float,
              and not p.is_mobile_ip and not p.is_dhcp]
     begun = [p for p in later if p.udp_dst == wireguard.WIREGUARD_PORT]
     agents = [p.ip_dst for p in packets if p.ip_proto == TCP][:1]
-    answers = [i for i, p in enumerate(later) if p.icmp_type == tshark.ECHO_REPLY] or [
+    answers = [i for i, p in enumerate(later) if p.icmp_type in tshark.ECHO_REPLIES] or [
         # Inside WireGuard's tunnel, only the returning tunnel packet is visible.
         i for i, p in enumerate(later) if begun and p.udp_src == wireguard.WIREGUARD_PORT
         and p.ip_src == begun[0].ip_dst] or [

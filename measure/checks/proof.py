@@ -27,6 +27,7 @@ from measure.capture.tcpdump import AUTH, MOVE, TRAFFIC
 from measure.capture.tshark import Packet
 from measure.checks import (
     address_translation,
+    ipv6,
     key_management,
     layer_checks,
     mobility,
@@ -85,6 +86,7 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
             *accounted, *forwarded, *tagged, *translated, *wires, *tunnel,
             *packet_counts.check_packet_counts(repetition),
             *network_services.check_services(policy.uses_eap, repetition),
+            *(ipv6.check_ipv6(repetition) if repetition.ipv6_ends else ()),
             *(mobility.check_mobility(policy.layers.ipsec is not None, repetition)
               if repetition.has_mobile_ip else mobility.check_no_mobile_ip(repetition))]
 

@@ -30,7 +30,7 @@ _FIELDS = (
     "wlan.seq", "wlan.ssid", "wlan.fixed.reason_code", "wlan.fixed.category_code",
     *BAD_CHECKSUMS, "wlan.analysis.pmk", "wlan_radio.channel", "wlan_radio.duration",
     "wlan.qbss.cu", "wlan.fixed.timestamp",
-    "eth.dst", "sll.src.eth", "ipv6.src", "ipv6.dst", "arp.src.proto_ipv4",
+    "eth.dst", "sll.src.eth", "arp.src.proto_ipv4",
     "arp.dst.proto_ipv4",
     "wlan_rsna_eapol.keydes.key_info", "wlan_rsna_eapol.keydes.data_len",
     "eapol.keydes.replay_counter", "eapol.keydes.key_iv",
@@ -120,12 +120,12 @@ class Frame:
     @property
     def source_ip(self) -> str:
         """Return the IP address of the sender, of either version."""
-        return self.packet.ip_src or self.get_text("ipv6.src")
+        return self.packet.ip_src
 
     @property
     def target_ip(self) -> str:
         """Return the IP address of the receiver, of either version."""
-        return self.packet.ip_dst or self.get_text("ipv6.dst")
+        return self.packet.ip_dst
 
     @property
     def key_message(self) -> int | None:

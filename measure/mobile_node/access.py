@@ -39,9 +39,10 @@ from measure.services.radius import (
     SubscriberServers,
 )
 from measure.services.revocation import OcspResponders
+from measure.services.slaac import SlaacClient
 from measure.services.tunnels import MobileMptcp, MobileQuic
 from measure.services.wireguard import MobileWireGuard
-from topologies.model import HOME_AGENT, Scenario
+from topologies.model import HOME_AGENT, IPV6, Scenario
 
 if TYPE_CHECKING:  # needs more than the standard library, and only some policies use it
     from measure.services.usim import SoftwareUsim
@@ -147,8 +148,16 @@ class NetworkAccess:
                 self._supplicants.controls[name], self._registrations.programs.get(name), charon,
                 self.site.log_path(Charon.name, name), self._answer_challenge,
                 echoes=self._echoes.sockets[name])
-            self._stations[name].dhcp = self._dhcp_clients.client_of(name)
+            self._stations[name].address_client = self._dhcp_clients.client_of(
+                name) or self._slaac_client(name)
         return self._stations[name]
+
+    def _slaac_client(self, station: str) -> SlaacClient | None:
+        """Return what gives a station its IPv6 address, None in a network without IPv6."""
+        network = self.site.network
+        return SlaacClient(self.site.testbed.node(station).pid,
+                           network.nodes[station].radio_interface,
+                           network.address_of(station)) if network.ip == IPV6 else None
 
     def _answer_challenge(self, request: str) -> str:
         """Return the answer of the emulated SIM card to an EAP-AKA challenge."""
@@ -229,7 +238,7 @@ class NetworkAccess:
             keys: Number of PMKSAs that its supplicant has cached.
             associated: Access points that list the node.
             tunnelled: Whether its agent still tunnels packets to its earlier care-of address.
-            addressed: Whether its radio has an address; only for a node by DHCP.
+            addressed: Whether its radio has an address; only for a node by DHCP or SLAAC.
         """
         testbed, nodes = self.site.testbed, self.site.network.nodes
         station = self.get_station(scenario.mobile_node)
@@ -239,14 +248,15 @@ class NetworkAccess:
             "keys": station.count_cached_keys(),
             "associated": [name for name in places if station.mac in kernel_state.station_flags(
                 testbed, name, nodes[name].radio_interface)],
-            "tunnelled": kernel_state.is_tunnelled(testbed, scenario.agent, station.address),
-            **({"addressed": station.dhcp.has_address} if station.dhcp else {})}
+            "tunnelled": kernel_state.is_tunnelled(testbed, scenario.agent,
+                                                   station.node.address),
+            **({"addressed": client.has_address} if (client := station.address_client) else {})}
 
     def ipsec_states(self, scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
         """Return the IPsec SAs of mobile node and home agent, by node, empty without IPsec."""
         if not self.has_ipsec:
             return {}
-        agent = self.site.network.nodes[scenario.agent].address
+        agent = self.site.network.address_of(scenario.agent)
         ends = [{address, agent} for address in self._outer_addresses(scenario)]
         return {node: [state for state in kernel_state.xfrm_states(self.site.testbed, node)
                        if {state["src"], state["dst"]} in ends]

@@ -58,6 +58,7 @@ from measure.mobile_node.station import PortCheck
 from measure.packets.messages import HOST_POINT_PREFIX
 from measure.services import macsec, radius, revocation
 from measure.services.mobile_ip import MobileIp
+from measure.services.slaac import SlaacClient
 from topologies.address_translation import delete_mappings
 from topologies.model import ACCESS_POINT, Scenario
 
@@ -106,7 +107,7 @@ class AttachmentSteps:
     @property
     def peer(self) -> str:
         """Return the address of the node with which the mobile node communicates."""
-        return self._nodes[self.scenario.peer].address
+        return self.access.site.network.address_of(self.scenario.peer)
 
     def reset_state(self) -> None:
         """Remove earlier state of the mobile node, and record any state that is left."""
@@ -156,6 +157,8 @@ class AttachmentSteps:
         finally:
             self._session.stamp(f"{prefix}link")
         station.obtain_address()
+        if isinstance(station.address_client, SlaacClient):
+            self._session.stamp(f"{prefix}addressed")
         is_known = bool(prefix) and self._stays_in_subnet
         if prefix and self.access.has_following_tunnel:
             self.access.follow_tunnel(self.scenario)
@@ -370,14 +373,15 @@ class AttachmentSteps:
             of_nodes["wires"] = self.access.wire_keys.read_states(self._used_access_points)
         if self.access.has_ipsec and len(agents) > 1:
             of_nodes["agents"] = self._sas_between(
-                agents, {self._nodes[agent].outer_address for agent in agents})
+                agents, {self.access.site.network.outer_address_of(agent) for agent in agents})
 
     def _nodes_of(self, duty: str) -> list[str]:
         return self.scenario.network.of_duty(duty)
 
     def _pair_sas(self, station: str, agent: str) -> dict[str, Any]:
-        return self._sas_between((station, agent), {self._nodes[station].address,
-                                                    self._nodes[agent].address})
+        network = self.access.site.network
+        return self._sas_between((station, agent), {network.address_of(station),
+                                                    network.address_of(agent)})
 
     def _sas_between(self, nodes: Sequence[str], ends: set[str]) -> dict[str, Any]:
         """Return the IPsec SAs between two addresses in the kernels of these nodes."""

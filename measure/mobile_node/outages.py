@@ -60,15 +60,14 @@ def send_probe_streams(site: Site, session: Session, ends: tuple[str, str], inte
         MeasureError: A program ended early.
     """
     mobile, peer = ends
-    nodes, files = site.network.nodes, {}
+    network, files = site.network, {}
     with ExitStack() as programs:
         running = []
         for node, other in ((mobile, peer), (peer, mobile)):
             files[node] = site.run_folder(node) / "pulse.json"
-            argv = [sys.executable, "-m", "measure.mobile_node.udp_probe", nodes[other].address,
-                    str(interval_ms),
-                    str(files[node]),
-                    *([nodes[mobile].address] if keeps_address and node == mobile else [])]
+            argv = [sys.executable, "-m", "measure.mobile_node.udp_probe",
+                    network.address_of(other), str(interval_ms), str(files[node]),
+                    *([network.address_of(mobile)] if keeps_address and node == mobile else [])]
             running.append(programs.enter_context(HostProgram(
                 f"stream on {node}", site.testbed.node_command(node, argv),
                 site.log_path("pulse", node),

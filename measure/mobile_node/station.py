@@ -27,6 +27,7 @@ from measure.services.dhcp import DhcpClient
 from measure.services.hostap import ControlSocket, disconnect_station, is_port_open
 from measure.services.icmp_echo import AGAIN_S, EchoSocket
 from measure.services.mobile_ip import RegistrationDaemon
+from measure.services.slaac import SlaacClient
 from topologies.medium import tuned_frequency_mhz
 from topologies.model import Node, Scenario, VisitedSubnet
 from topologies.paths import explain_unreachable
@@ -141,15 +142,15 @@ class MeasuredStation:
         self.supplicant = supplicant
         self.registration = registration
         self.charon = charon
-        #: The DHCP client, None if the network's file gives the address.
-        self.dhcp: DhcpClient | None = None
+        #: Client for DHCP or SLAAC, None if the network's file gives the address.
+        self.address_client: DhcpClient | SlaacClient | None = None
         self._charon_log = charon_log
         self._card = card
         self._echoes = echoes
         self._limits = TimeLimits.for_testbed(testbed)
         self.radio = node.radio_interface
         self.mac = node.interfaces[self.radio].radio or ""
-        self.address = node.address
+        self.address = testbed.network.address_of(name)
         #: The node's addresses, if its tunnel follows it.
         self.whereabouts = VisitingAddress(testbed, name, node)
         self.ike_sas: list[dict[str, Any]] = []
@@ -177,8 +178,8 @@ class MeasuredStation:
             self.whereabouts.restore_home()
             if self.charon:
                 time.sleep(_ADDRESSES_S)
-        if self.dhcp is not None and not keeps_tunnel:
-            self.dhcp.release_address()
+        if self.address_client is not None and not keeps_tunnel:
+            self.address_client.release_address()
 
     def disconnect(self) -> None:
         """Disconnect and delete scan results, without notifying IKE or Mobile IP."""
@@ -190,14 +191,15 @@ class MeasuredStation:
         self.supplicant.send_command(f'SET_NETWORK 0 id_str "{self._configurations}"')
 
     def keep_neighbours(self) -> None:
-        """Make the kernel keep its ARP entries while the link is down, as iwd does.
+        """Make the kernel keep its neighbours' addresses while the link is down, as iwd does.
 
         Otherwise a node that moves during traffic sends an ARP request before the new access point
         lets it pass. The next request follows a whole second later (Linux's ip-sysctl,
         arp_evict_nocarrier).
         """
-        self.testbed.run_command(self.name, ["sysctl", "-qw",
-                                             f"net.ipv4.conf.{self.radio}.arp_evict_nocarrier=0"])
+        self.testbed.run_command(self.name, [
+            "sysctl", "-qw", f"net.ipv4.conf.{self.radio}.arp_evict_nocarrier=0",
+            f"net.ipv6.conf.{self.radio}.ndisc_evict_nocarrier=0"])
 
     def start_joining(self, access_point: Node) -> None:
         """Start to join one access point, without waiting for the result."""
@@ -293,13 +295,15 @@ class MeasuredStation:
             time.sleep(POLL_S)
 
     def obtain_address(self) -> None:
-        """Get an address by DHCP, if the network has it so and the node has none.
+        """Get an address by DHCP or SLAAC, if the network has it so and the node has none.
 
         Raises:
-            MeasureError: There is no lease in time.
+            MeasureError: There is no address in time.
         """
-        if self.dhcp is not None:
-            self.dhcp.obtain_address(self._limits.lease_s)
+        if self.address_client is not None:
+            self.address_client.obtain_address(
+                self._limits.slaac_s if isinstance(self.address_client, SlaacClient)
+                else self._limits.lease_s)
 
     def register(self) -> None:
         """Find the mobility agent of this link, and register with it by Mobile IP.

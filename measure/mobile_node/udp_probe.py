@@ -37,7 +37,8 @@ class UdpProbe:
     def __init__(self, address: str, interval_s: float, source_address: str = "") -> None:
         self._target = (address, PORT)
         self._interval_s = interval_s
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP_NS, 1)
         self._socket.bind((source_address, PORT))
         self._socket.setblocking(False)  # noqa: FBT003 - signature of the standard library

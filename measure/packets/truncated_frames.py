@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import ip_address
 from pathlib import Path
 
 from measure.capture import pcap
@@ -32,18 +32,21 @@ from measure.packets import ciphers, eap
 from measure.packets.decryption_keys import TemporalKey
 from measure.services import iperf
 from policies import LinkLayer
+from topologies import ipv6
 
 # --- First bytes of 802.11 frames under WEP, TKIP, CCMP and GCMP ---
-# Under the right key they show LLC and an IPv4 header. Its length must be the frame's, its checksum
-# right, and an address a mobile node's. Under a wrong key, that happens once in 2^80.
+# Under the right key they show LLC and an IP header. Its length must be the frame's, its checksum
+# right (IPv4), and an address a mobile node's. Under a wrong key, that happens once in 2^80.
 
 _RECEIVER, _TRANSMITTER, _GROUP = slice(4, 10), slice(10, 16), 0x01
 _LLC_IPV4 = bytes.fromhex("aaaa030000000800")
+_LLC_IPV6 = bytes.fromhex("aaaa0300000086dd")
 _LLC_ARP = bytes.fromhex("aaaa030000000806")
 #: First bytes of ARP: Ethernet, IPv4, and the lengths of their addresses.
 _ARP, _ARP_BYTES = bytes.fromhex("000108000604"), 28
-_IP_BYTES, _BLOCK, _BLOCKS = 20, 16, 2
-_FRAME_HEAD_BYTES = len(_LLC_IPV4) + _IP_BYTES
+_IP_BYTES, _IPV6_BYTES, _BLOCK, _BLOCKS = 20, 40, 16, 3
+_FRAME_HEAD_BYTES = len(_LLC_IPV4) + _IPV6_BYTES
+_VERSION_6 = 6
 #: Bytes before the encrypted part: WEP's initialisation vector, or other ciphers' packet number.
 _VECTOR_BYTES, _NUMBER_BYTES = 4, 8
 #: CCM's counter blocks: flags, and the first counter (IEEE 802.11-2020, 12.5.3.3.5). GCM's first
@@ -123,7 +126,7 @@ def verify_frame_heads(layer: LinkLayer, files: Iterable[Path], keys: Sequence[T
         head for file in files if file.exists() for head in _truncated_frames(file))
         if stations & head.ends}
     count = len(closed)
-    known = {IPv4Address(address).packed for address in addresses}
+    known = {ip_address(address).packed for address in addresses}
     for key in keys:
         tried = {place: head for place, head in closed.items()
                  if not key.station or key.station in head.ends}
@@ -197,6 +200,10 @@ def _is_packet(text: bytes, size: int, addresses: AbstractSet[bytes]) -> bool:
     header, size = text[len(_LLC_IPV4):], size - len(_LLC_IPV4)
     if text.startswith(_LLC_ARP):
         return size == _ARP_BYTES and header.startswith(_ARP)
+    if text.startswith(_LLC_IPV6):
+        return header[0] >> 4 == _VERSION_6 and (
+            int.from_bytes(header[4:6], "big") + _IPV6_BYTES == size) and (
+            len(header) < _IPV6_BYTES or bool({header[8:24], header[24:40]} & addresses))
     if not text.startswith(_LLC_IPV4) or header[:1] != b"\x45" or (
             int.from_bytes(header[2:4], "big") != size):
         return False
@@ -206,7 +213,7 @@ def _is_packet(text: bytes, size: int, addresses: AbstractSet[bytes]) -> bool:
 
 
 # --- First bytes of ESP packets ---
-# Under the kernels' keys these bytes show an IPv4 header. Its length is the ESP packet's without
+# Under the kernels' keys these bytes show an IP header. Its length is the ESP packet's without
 # initialisation vector, padding and ICV (RFC 4303, 2). In transport mode they show the stream's
 # port. Random bytes pass once in 2^40, in transport mode once in 2^15.
 
@@ -221,6 +228,8 @@ _COUNTED, _CHACHA = "rfc4106(gcm(aes))", "rfc7539esp(chacha20,poly1305)"
 #: Decrypted bytes of each packet.
 _ESP_HEAD_BYTES = 32
 _TUNNEL = "tunnel"
+#: First bytes of the IPv6 addresses of qop's networks.
+PREFIX = ipv6.PREFIX.packed[:4]
 
 
 @dataclass(frozen=True)
@@ -238,10 +247,11 @@ class DecryptedEspHeads:
                 "length with the kernels' keys") if count else ""
 
 
-def verify_esp_heads(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -> DecryptedEspHeads:
+def verify_esp_heads(files: Iterable[Path], keys: Sequence[Mapping[str, str]],
+                     version: int = 4) -> DecryptedEspHeads:
     """Decrypt the first bytes of every ESP packet in captures, and check them.
 
-    Later fragments are left out.
+    Later fragments are left out. Packets inside have to be of one version of IP.
 
     Raises:
         MeasureError: A capture cannot be read.
@@ -249,26 +259,35 @@ def verify_esp_heads(files: Iterable[Path], keys: Sequence[Mapping[str, str]]) -
     by_spi = {int(key["spi"], 16): key for key in keys}
     under: dict[int, list[bytes]] = defaultdict(list)
     for packet in (packet for file in files if file.exists() for packet in _esp_packets(file)):
-        start = (packet[0] & 15) * 4
+        start = _ip_header_bytes(packet)
         under[int.from_bytes(packet[start:start + 4], "big")].append(packet)
-    opened = sum(_is_plausible(packet, text, by_spi[spi]) for spi, packets in under.items()
+    opened = sum(_is_plausible(packet, text, by_spi[spi], version) for spi, packets in under.items()
                  if spi in by_spi for packet, text in zip(
                      packets, _decrypt_esp_starts(by_spi[spi], packets), strict=True))
     return DecryptedEspHeads(opened, sum(map(len, under.values())) - opened)
 
 
 def _esp_packets(file: Path) -> Iterator[bytes]:
-    """Yield the IPv4 packets of a capture in which an ESP packet starts."""
+    """Yield the IP packets of a capture in which an ESP packet starts."""
     for frame in pcap.read_frames(file):
-        packet = pcap.unwrap_esp(frame.payload)
-        if frame.kind == _ETHERTYPE and len(packet) > _IPV4_HEADER_BYTES and packet[
-            9] == _ESP and not (
-                int.from_bytes(packet[6:8], "big") & pcap.FRAGMENT_OFFSET):
+        packet = frame.payload
+        if frame.kind == pcap.IPV6:
+            is_esp = len(packet) > _IPV6_BYTES and packet[6] == _ESP
+        else:
+            packet = pcap.unwrap_esp(packet)
+            is_esp = frame.kind == _ETHERTYPE and len(packet) > _IPV4_HEADER_BYTES and packet[
+                9] == _ESP and not int.from_bytes(packet[6:8], "big") & pcap.FRAGMENT_OFFSET
+        if is_esp:
             yield packet
 
 
+def _ip_header_bytes(packet: bytes) -> int:
+    """Return the length of an IP header, of IPv6 without extension headers."""
+    return _IPV6_BYTES if packet[0] >> 4 == _VERSION_6 else (packet[0] & 15) * 4
+
+
 def _after_header(packet: bytes) -> bytes:
-    return packet[(packet[0] & 15) * 4 + _SPI_AND_NUMBER_BYTES:]
+    return packet[_ip_header_bytes(packet) + _SPI_AND_NUMBER_BYTES:]
 
 
 def _decrypt_esp_starts(key: Mapping[str, str], packets: Sequence[bytes]) -> Iterator[bytes]:
@@ -310,24 +329,33 @@ def _decrypt_chacha(secret: bytes, body: bytes) -> bytes:
     return tool.decryptor().update(body[_COUNTER_IV_BYTES:])
 
 
-def _is_plausible(packet: bytes, text: bytes, key: Mapping[str, str]) -> bool:
-    """Return whether decrypted bytes can be the start of an ESP packet of this length."""
+def _is_plausible(packet: bytes, text: bytes, key: Mapping[str, str], version: int) -> bool:
+    """Return whether decrypted bytes can be the start of an ESP packet of this length.
+
+    Its transport mode has the outer packet's version of IP.
+    """
     _, block = _CHAINED.get(key["enc"], ("", _COUNTER_IV_BYTES))
     check = int(key["auth_bits"]) // 8 if "auth_bits" in key else _TAG_BYTES
     is_chained = key["enc"] in _CHAINED
-    ip_bytes = int.from_bytes(packet[2:4], "big") - (packet[0] & 15) * 4
+    has_ipv6 = packet[0] >> 4 == _VERSION_6
+    ip_bytes = int.from_bytes(packet[4:6], "big") if has_ipv6 else \
+        int.from_bytes(packet[2:4], "big") - _ip_header_bytes(packet)
     room = ip_bytes - _SPI_AND_NUMBER_BYTES - block - check
     aligned = block if is_chained else _LEAST_ALIGNED
-    is_fragment = bool(int.from_bytes(packet[6:8], "big") & pcap.MORE_FRAGMENTS)
+    is_fragment = not has_ipv6 and bool(
+        int.from_bytes(packet[6:8], "big") & pcap.MORE_FRAGMENTS)
 
     def fits(size: int) -> bool:
         return is_fragment or -(-(size + _TRAILER_BYTES) // aligned) * aligned == room
 
-    if text[:1] == b"\x45":
+    if version == _VERSION_6 and text[:1] and text[0] >> 4 == _VERSION_6:
+        return text[8:12] == PREFIX and fits(_IPV6_BYTES + int.from_bytes(text[4:6], "big"))
+    if version != _VERSION_6 and text[:1] == b"\x45":
         words = (int.from_bytes(text[at:at + 2], "big") for at in range(0, _IPV4_HEADER_BYTES, 2))
         if sum(words) % 0xFFFF == 0 and fits(int.from_bytes(text[2:4], "big")):
             return True
-    if key.get("mode") == _TUNNEL or len(text) < _IPV4_HEADER_BYTES:
+    if key.get("mode") == _TUNNEL or len(text) < _IPV4_HEADER_BYTES or has_ipv6 != (
+            version == _VERSION_6):
         return False
     is_stream = iperf.PORT in (int.from_bytes(text[:2], "big"), int.from_bytes(text[2:4], "big"))
     return is_stream and (fits(int.from_bytes(text[4:6], "big"))

@@ -254,7 +254,7 @@ class DaemonService:
 #: Services whose logs can explain a failure, by stage; other stages have none.
 _OF_ASSOCIATION = ("wpa_supplicant", "hostapd", "radius_proxy", "freeradius", "eap_server")
 _ASKED = {"testbed": _OF_ASSOCIATION, "link": _OF_ASSOCIATION, "dot1x": _OF_ASSOCIATION,
-          "dhcp": ("udhcpc", "dnsmasq"), "ike": ("charon",)}
+          "dhcp": ("udhcpc", "dnsmasq"), "slaac": ("dnsmasq",), "ike": ("charon",)}
 _MOST_CAUSES = 3
 
 

@@ -73,8 +73,8 @@ class DhcpClient:
         Raises:
             MeasureError: The client has no lease in time.
         """
-        if not self.has_address and not self._cause_event(signal.SIGUSR1, _is_default_route,
-                                                          limit_s):
+        if not self.has_address and not self._signal_client(signal.SIGUSR1, _is_default_route,
+                                                            limit_s):
             raise MeasureError("dhcp", f"{self.daemon.name}: no address by DHCP within "
                                f"{limit_s:.3g} s")
 
@@ -84,27 +84,42 @@ class DhcpClient:
         Raises:
             MeasureError: The interface keeps the address.
         """
-        if self.has_address and not self._cause_event(signal.SIGUSR2, _is_removed_address,
-                                                      _RELEASE_S):
+        if self.has_address and not self._signal_client(signal.SIGUSR2, _is_removed_address,
+                                                        _RELEASE_S):
             raise MeasureError("dhcp", f"{self.daemon.name}: keeps its address after its release")
 
-    def _cause_event(self, number: signal.Signals, is_expected: Callable[[int, bytes], bool],
-                     limit_s: float) -> bool:
+    def _signal_client(self, number: signal.Signals, is_expected: Callable[[int, bytes], bool],
+                       limit_s: float) -> bool:
         """Send a signal, and return whether the kernel announces what is expected in time."""
-        with network_of(self.pid):
-            events = NetlinkSocket(socket.NETLINK_ROUTE, groups=_ADDRESS_GROUP | _ROUTE_GROUP)
-        with events:
-            until = time.monotonic() + limit_s
-            self.daemon.process.send_signal(number)
-            while (left_s := until - time.monotonic()) > 0:
-                wait_at_most(events.event_socket, left_s)
-                try:
-                    messages = events.receive_messages()
-                except BlockingIOError:
-                    return False
-                if any(is_expected(kind, body) for kind, body in messages):
-                    return True
-        return False
+        return await_event(self.pid, _ADDRESS_GROUP | _ROUTE_GROUP,
+                           lambda: self.daemon.process.send_signal(number), is_expected, limit_s)
+
+
+def await_event(pid: int, groups: int, cause: Callable[[], object],
+                is_expected: Callable[[int, bytes], bool], limit_s: float) -> bool:
+    """Cause an event of the kernel, and return whether it announces the event in time.
+
+    Args:
+        pid: A process in the network namespace.
+        groups: Mask of rtnetlink's multicast groups.
+        cause: Function that causes the event.
+        is_expected: Function that returns whether a message (kind, body) is the event.
+        limit_s: Time limit in s.
+    """
+    with network_of(pid):
+        events = NetlinkSocket(socket.NETLINK_ROUTE, groups=groups)
+    with events:
+        until = time.monotonic() + limit_s
+        cause()
+        while (left_s := until - time.monotonic()) > 0:
+            wait_at_most(events.event_socket, left_s)
+            try:
+                messages = events.receive_messages()
+            except BlockingIOError:
+                return False
+            if any(is_expected(kind, body) for kind, body in messages):
+                return True
+    return False
 
 
 def _is_removed_address(kind: int, _: bytes) -> bool:
@@ -135,7 +150,7 @@ _TRIES = 20
 
 
 class DhcpServers(DaemonService):
-    """A DHCP server on every node that has its configuration."""
+    """A server of DHCP or of router advertisements on every node that has its configuration."""
 
     name = "dnsmasq"
     file = "dnsmasq.conf"

@@ -208,23 +208,25 @@ class Iperf3(DaemonService):
 # It may explain a stalled stream: a bridge cannot fragment and reports no drops. So a node sends
 # echo requests of several sizes that no router may fragment.
 
-#: IPv4 and ICMP headers around an echo's payload (bytes).
-_HEADER_BYTES = 28
+#: Headers of IPv4 and IPv6, and of ICMP, around an echo's payload (bytes).
+_IPV4_BYTES, _IPV6_BYTES, _ICMP_BYTES = 20, 40, 8
 #: Least MTU of any path (RFC 791), and the largest packet of a stream.
 _LEAST_BYTES, _MOST_BYTES = 68, 1500
 _ASKED_TIMES, _SPARE_S = 3, 5.0
 
 
 def largest_packet(testbed: Testbed, node: str, address: str, within_s: float) -> int | None:
-    """Return the size of the largest IPv4 packet that gets to an address and is answered.
+    """Return the size of the largest IP packet that gets to an address and is answered.
 
     Three echo requests are sent per size, each with a time limit of `within_s`. The result is None
     if not even the smallest size is answered.
     """
+    header_bytes = (_IPV6_BYTES if ":" in address else _IPV4_BYTES) + _ICMP_BYTES
+
     def passes(size_bytes: int) -> bool:
         wait_s = max(1, math.ceil(within_s))
         argv = ["ping", "-n", "-q", "-M", "do", "-c", str(_ASKED_TIMES), "-i", "0.2",
-                "-W", str(wait_s), "-s", str(size_bytes - _HEADER_BYTES), address]
+                "-W", str(wait_s), "-s", str(size_bytes - header_bytes), address]
         return testbed.run_unchecked(node, argv, _ASKED_TIMES + wait_s + _SPARE_S).returncode == 0
 
     if not passes(_LEAST_BYTES):

@@ -48,7 +48,7 @@ def _find_refusal(policy: Policy) -> str:
 def _read_scenarios(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
     """Return scenarios by name or file, by default the five scenarios of the 2007 paper."""
     return policy_factors.read_scenarios(names or (() if files else PAPER_SCENARIOS), files,
-                                         has_nat=True)
+                                         has_nat=True, has_ipv6=True)
 
 
 FACTORS = (
@@ -76,6 +76,8 @@ FACTORS = (
 MLKEM = "mlkem"
 #: Name of the packages in packages.yml with QUIC's library.
 QUIC = "quic"
+#: Headers of IPv6 and UDP.
+_IPV6_UDP_BYTES = 48
 #: First security parameter index that RFC 5944 leaves to users.
 SPI = 256
 #: Time (s) of each further authentication or move on a busy machine.
@@ -118,6 +120,8 @@ def testbed_spec(cell: Cell, settings: Settings) -> Spec:
     """Describe the test network of a policy and scenario, with medium and devices."""
     policy: Policy = cell.value("policy")
     scenario: Scenario = cell.value("scenario")
+    if scenario.uses_ipv6:
+        _check_payload(policy, scenario, settings)
     return Spec(network=scenario.network, policy=policy,
                 medium=policy_factors.load_scenario_medium(scenario, settings.medium, policy),
                 options={"spi": SPI, "detection": settings.detection},
@@ -312,6 +316,35 @@ def check_lease(policy: Policy, scenario: Scenario) -> None:
         f"policy {policy.id} in scenario {scenario.id}: layers.{layer}: {needs} needs the address "
         f"of {scenario.mobile_node} from the beginning, and DHCP assigns it later; leave it out, "
         "or leave out dhcp in the network")
+
+
+def check_ipv6(policy: Policy, scenario: Scenario) -> None:
+    """Refuse layers that are configured for IPv4 in scenarios with IPv6. Raises StudyError.
+
+    These are tunnels of WireGuard, QUIC, Multipath TCP and MOBIKE, transport mode, and VLANs,
+    outside of which router advertisements are sent.
+    """
+    ipsec = policy.layers.ipsec
+    layer = "wireguard" if policy.uses_wireguard else "quic" if policy.uses_quic else \
+        "mptcp" if policy.uses_mptcp else "ipsec.mobike" if ipsec and ipsec.mobike else \
+        "ipsec.mode: transport" if ipsec and ipsec.mode == "transport" else \
+        "link.vlan" if policy.station_vlan else ""
+    if scenario.uses_ipv6 and layer:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: layers.{layer} is for IPv4 here, and "
+            "the scenario has ip: 6; leave out one of them")
+
+
+def _check_payload(policy: Policy, scenario: Scenario, settings: Settings) -> None:
+    """Refuse datagrams that are fragmented in IPv6, which captures do not reassemble."""
+    from studies.qop2007.report.throughput_bounds import stream_path
+
+    longest = stream_path(policy, scenario).limit_bytes - _IPV6_UDP_BYTES
+    if settings.udp_payload_bytes > longest:
+        raise StudyError(
+            f"policy {policy.id} in scenario {scenario.id}: ip: 6: datagrams with a payload of "
+            f"{settings.udp_payload_bytes} bytes are fragments in IPv6; write --udp-payload "
+            f"{longest} or less")
 
 
 def check_transport_mode(policy: Policy, scenario: Scenario) -> None:

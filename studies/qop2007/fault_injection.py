@@ -45,6 +45,8 @@ UNTUNNELLED = "agents-untunnelled"
 #: Controls: the wire to a distant RADIUS server takes no time, and a station takes its address
 #: without DHCP.
 NEAR_SERVER, STATIC_ADDRESS = "near-server", "static-address"
+#: Controls for IPv6: the station takes its address without an advertisement, and streams use IPv4.
+STATIC_IPV6, OVER_IPV4 = "static-ipv6-address", "streams-over-ipv4"
 #: Control in which the station asks for fast transition over the air, not over the DS.
 OVER_THE_AIR = "over-the-air"
 #: Control in which the air sends every frame alone.
@@ -137,7 +139,9 @@ def _drop_fragments(testbed: Testbed, node: str, port: str) -> None:
 
 
 def apply_to_station(site: Site, scenario: Scenario) -> None:
-    """Give the mobile node its address and route without DHCP, under one control."""
+    """Give the mobile node its address and route without DHCP or SLAAC, under two controls."""
+    if site.fault == STATIC_IPV6:
+        _set_ipv6_address(site.testbed, scenario)
     if site.fault != STATIC_ADDRESS:
         return
     if not scenario.uses_dhcp:
@@ -148,6 +152,29 @@ def apply_to_station(site: Site, scenario: Scenario) -> None:
     for words in (["address", "replace", node.interfaces[radio].address or ""],
                   ["route", "replace", "default", "via", node.gateway or "", "onlink"]):
         site.testbed.run_command(scenario.mobile_node, ["ip", *words, "dev", radio])
+
+
+def _set_ipv6_address(testbed: Testbed, scenario: Scenario) -> None:
+    """Give the mobile node its IPv6 address and route, without a search for duplicates."""
+    network, name = scenario.network, scenario.mobile_node
+    if not scenario.uses_ipv6:
+        raise MeasureError("testbed", f"the control {STATIC_IPV6} needs a scenario with ip: 6, and "
+                           "this one has not")
+    radio = network.nodes[name].radio_interface
+    settings = [f"net.ipv6.conf.{radio}.{setting}=0" for setting in (
+        "accept_ra", "router_solicitations", "disable_ipv6")]
+    testbed.run_command(name, ["sysctl", "-qw", *settings])
+    testbed.run_command(name, ["ip", "-6", "address", "add", f"{network.address_of(name)}/64",
+                               "dev", radio, "nodad"])
+    testbed.run_command(name, ["ip", "-6", "route", "replace", "default", "via",
+                               network.address_of(scenario.agent), "dev", radio, "onlink"])
+
+
+def find_stream_target(fault: str, scenario: Scenario) -> str:
+    """Return the peer's address for streams, of the wrong version of IP under one control."""
+    network = scenario.network
+    return network.nodes[scenario.peer].address if fault == OVER_IPV4 \
+        else network.address_of(scenario.peer)
 
 
 @contextmanager
@@ -217,8 +244,8 @@ def leaving_sa(fault: str, testbed: Testbed, scenario: Scenario) -> Iterator[Non
 
 def _bypass_tunnel(testbed: Testbed, scenario: Scenario) -> None:
     """Send the UDP stream past the IPsec tunnel: allow it in clear at node and home agent."""
-    nodes = scenario.network.nodes
-    source, target = nodes[scenario.mobile_node].address, nodes[scenario.peer].address
+    network = scenario.network
+    source, target = network.address_of(scenario.mobile_node), network.address_of(scenario.peer)
     for node, directions in ((scenario.mobile_node, ("out",)), (scenario.agent, ("in", "fwd"))):
         for direction in directions:
             testbed.run_command(node,

@@ -74,6 +74,8 @@ _OWE_TRANSITION = "examples/owe-transition.yml"
 _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
 #: Scenario whose first RADIUS server is down.
 _FAILOVER = "examples/scenarios/radius-failover.yml"
+#: Scenario whose streams are IPv6.
+_OVER_IPV6 = "examples/scenarios/N2-ipv6.yml"
 #: PEAP with other certificates and fragments, and TTLS with CHAP.
 _CERTIFICATES = "examples/wpa2-peap-rsa3072.yml"
 _CHAP = "examples/wpa2-ttls-chap.yml"
@@ -539,6 +541,8 @@ SPOILT: Mapping[str, Fault] = {
         {"station.ike_secret": ""}, on=control_cell(_IKE_SECRET)),
     "radius-down": Fault("the RADIUS server does not run", withhold=["freeradius"],
                          on=control_cell("P8")),
+    "no-advertisement": Fault("no router advertises an IPv6 prefix", withhold=["dnsmasq"],
+                              on=control_cell("P1", _OVER_IPV6)),
 }
 _SEVERAL = {"authentications": "4"}
 _EARLIER = "{} (earlier authentications)"
@@ -687,6 +691,12 @@ UNPROTECTED: Mapping[str, Fault] = {
     fault_injection.STATIC_ADDRESS: Fault(
         "the mobile node takes its address, and asks no DHCP server",
         on=control_cell("P1", "campus-0ms"), fails=["address by DHCP"]),
+    fault_injection.STATIC_IPV6: Fault(
+        "the mobile node takes its IPv6 address without a router advertisement",
+        on=control_cell("P1", _OVER_IPV6), fails=["address by SLAAC"]),
+    fault_injection.OVER_IPV4: Fault(
+        "the streams are IPv4 packets, where the scenario has IPv6",
+        on=control_cell("P1", _OVER_IPV6), fails=["traffic goes over IPv6"]),
     fault_injection.UNVERIFIED: Fault(
         "authenticators of Mobile IP are not verified", {"mobile_ip.node_key_hex": ""},
         on=control_cell("P1"), fails=["registration is authentic"]),

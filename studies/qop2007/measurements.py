@@ -265,12 +265,12 @@ def row_from_body(measured: Measurements) -> dict[str, float | int | str | None]
 def _connections_s(measured: Measurements) -> list[float]:
     """Return the time (s) from the order to connect to the first answered packet at home.
 
-    There is one for each authentication in a network with DHCP. Elsewhere the address is there from
-    the beginning, and the list is empty.
+    There is one for each authentication in a network with DHCP or IPv6. Elsewhere the address is
+    there from the beginning, and the list is empty.
     """
     phases = [{phase.name: phase for phase in each.phases} for each in measured.authentications]
     return [found["first_packet"].start_s + found["first_packet"].duration_s for found in phases
-            if "dhcp" in found and "first_packet" in found]
+            if {"dhcp", "slaac"} & found.keys() and "first_packet" in found]
 
 
 def sum_home_s(measured: Measurements) -> list[float]:

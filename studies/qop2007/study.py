@@ -134,6 +134,7 @@ class Qop2007(Study):
             cells.check_radius_server(cell.value("policy"), cell.value("scenario"))
             cells.check_server_name(cell.value("policy"), cell.value("scenario"))
             cells.check_lease(cell.value("policy"), cell.value("scenario"))
+            cells.check_ipv6(cell.value("policy"), cell.value("scenario"))
             cells.check_transport_mode(cell.value("policy"), cell.value("scenario"))
             cells.check_nat(cell.value("policy"), cell.value("scenario"))
             yield cell
@@ -190,8 +191,9 @@ class Qop2007(Study):
     def required_metrics(self, cell: Cell, settings: Settings,  # type: ignore[override]
                          clock: Clock | None) -> Sequence[Metric]:
         """Return the metrics that a repetition must have: times, goodputs, perhaps a handoff."""
-        moves = cell.value("scenario").roams_to is not None
-        leases = cell.value("scenario").uses_dhcp
+        scenario = cell.value("scenario")
+        moves = scenario.roams_to is not None
+        leases = scenario.uses_dhcp or scenario.uses_ipv6
         return [AUTHENTICATION, TCP, UDP, *([CONNECTION] if leases else []),
                 *([HANDOFF] if moves else []),
                 *([OUTAGE, LOST] if moves and settings.move_stream_ms else [])]

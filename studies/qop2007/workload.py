@@ -72,9 +72,9 @@ def move_during_stream(testbed: Testbed, access: NetworkAccess,
     """
     if scenario.roams_to is None:
         raise MeasureError("testbed", f"nobody moves in {scenario.id}")
-    nodes, station = testbed.network.nodes, access.connect_mobile_node(scenario)
-    argv = ["iperf3", "--client", nodes[scenario.peer].address, "--port", str(iperf.PORT),
-            "--time", str(_STREAM_S)]
+    station = access.connect_mobile_node(scenario)
+    argv = ["iperf3", "--client", testbed.network.address_of(scenario.peer), "--port",
+            str(iperf.PORT), "--time", str(_STREAM_S)]
 
     def received() -> dict[str, int]:
         return kernel_state.received_bytes(testbed, scenario.peer, iperf.PORT)
@@ -356,9 +356,10 @@ class Workload:
         counted = self._count_frames(arrival)
         session.stamp(f"{protocol}_start")
         session.raw[f"iperf_{protocol}"] = iperf.run_stream(
-            self._site.testbed, arrival.station.name, arrival.peer, protocol=protocol,
-            size_bytes=size_bytes, timeout_s=limit_s, rate_bps=streams.udp_rate_bps,
-            payload_bytes=streams.udp_payload_bytes)
+            self._site.testbed, arrival.station.name,
+            fault_injection.find_stream_target(self._site.fault, arrival.scenario),
+            protocol=protocol, size_bytes=size_bytes, timeout_s=limit_s,
+            rate_bps=streams.udp_rate_bps, payload_bytes=streams.udp_payload_bytes)
         session.stamp(f"{protocol}_end")
         if counted:
             session.raw[f"air_{protocol}"] = {

@@ -131,3 +131,33 @@ def test_openssl_does_where_the_library_lacks(tmp_path: Path, name: str,
     body = encrypt(INNER)
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers", None)
     assert verified(tmp_path / "wire.pcap", body, key(kind, secret)) == (1, 0)
+
+
+def in_ipv6(body: bytes) -> bytes:
+    """An IPv6 packet with ESP."""
+    payload = struct.pack("!II", SPI, 7) + body
+    return b"\x60\0\0\0" + struct.pack("!HBB", len(payload), 50, 64) + OUTSIDE + payload
+
+
+OUTSIDE = bytes.fromhex("fd716f700a010000000000fffe00a200fd716f700a0100000000000000000001")
+INSIDE = b"\x60\0\0\0" + struct.pack("!HBB", 1408, 17, 64) + OUTSIDE + DATAGRAM
+
+
+@pytest.mark.parametrize("cipher", CIPHERS)
+@pytest.mark.parametrize(("inside", "version", "mode", "is_open"), [
+    (INSIDE, 6, "tunnel", True), (INSIDE, 4, "tunnel", False), (INNER, 6, "tunnel", False),
+    (INNER, 4, "tunnel", True), (INSIDE[:5] + b"\1" + INSIDE[6:], 6, "tunnel", False),
+    (INSIDE[:8] + bytes(4) + INSIDE[12:], 6, "tunnel", False), (DATAGRAM, 6, "transport", True),
+    (DATAGRAM, 4, "transport", False)],
+    ids=["right", "another version is expected", "IPv4 inside", "IPv4 inside is expected",
+         "length", "prefix", "transport mode", "transport mode is of the outer version"])
+def test_ipv6_head_of_an_esp_packet_opens_to_the_version_inside(
+        tmp_path: Path, cipher: str, inside: bytes, version: int, mode: str,
+        is_open: bool) -> None:
+    """In ESP over IPv6, whose header has no checksum; length and prefix decide."""
+    encrypt, (name, secret) = CIPHERS[cipher]
+    packet = bytes(12) + b"\x86\xdd" + in_ipv6(encrypt(inside))
+    file = tmp_path / "wire.pcap"
+    pcap.write_frames(file, [pcap.CapturedFrame(1.0, packet[:SNAP], len(packet))])
+    found = truncated_frames.verify_esp_heads([file], [key(name, secret, mode)], version)
+    assert (found.opened, found.closed) == ((1, 0) if is_open else (0, 1))

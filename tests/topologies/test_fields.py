@@ -87,6 +87,13 @@ def changes(*names: type) -> set[str]:
     return {field.name for each in names for field in dataclasses.fields(each)} - WORDS
 
 
+def at_home_over_ipv6(document: Document, place: Document) -> None:
+    """IPv6 in a scenario that stays at home, as Mobile IPv4 forwards none of it."""
+    for name in ("roams_to", "moves_on"):
+        document.pop(name)
+    place["ip"] = 6
+
+
 def put(*path: str | int, value: Any) -> Any:
     """Set a value somewhere in a document."""
     def apply(document: Document) -> None:
@@ -171,6 +178,8 @@ IN_NETWORK: dict[tuple[type, str], Any] = {
     (Node, "roaming"): put("network", "nodes", "a1", "roaming", value=ROAMING),
     (Node, "nat"): put("network", "nodes", "ha-b", "nat", value={"outside": "core0"}),
     (Network, "nodes"): lambda document: with_host(document, []),
+    (Network, "ip"): lambda document: at_home_over_ipv6(document, document["network"]),
+    (loader.ScenarioChanges, "ip"): lambda document: at_home_over_ipv6(document, document),
     (Network, "links"): lambda document: with_host(document, ["x1/eth0", "router/spare"]),
     (Scenario, "network"): put(*LINK, "delay_ms", value=1),
     (Scenario, "mobile_node"): put("mobile_node", value="a1"),

@@ -122,7 +122,14 @@ def add_links(net: Mininet_wifi, network: model.Network) -> None:
 
 
 def add_addresses(net: Mininet_wifi, network: model.Network) -> None:
-    """Create the bridges, addresses and routes of every node."""
+    """Create the bridges, addresses and routes of every node.
+
+    Raises:
+        RuntimeError: The network has `ip: 6`.
+    """
+    if network.ip != model.IPV4:
+        raise RuntimeError(f"network {network.name}: ip: {network.ip} is measured by ./qop run "
+                           "alone; leave ip out")
     linked = {end for link in network.links for end in link.ends}
     for name, node in network.nodes.items():
         bridges = {i.bridge for i in node.interfaces.values() if i.bridge}

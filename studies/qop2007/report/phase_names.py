@@ -24,6 +24,7 @@ COMPONENTS = tuple(f"{name}_{place}" for place in ("home", "foreign")
 _PHASES = {
     "scan": ("", "scan"), "authentication": ("", "802.11"), "association": ("", "802.11"),
     "dot1x": ("", "802.1X"), "four_way_handshake": ("", "4-way"), "dhcp": ("", "DHCP"),
+    "slaac": ("", "SLAAC"),
     "agent_discovery":
     ("disco-", "very"), "registration": ("", "regist."), "wireguard": ("Wire-", "Guard"),
     "quic": ("", "QUIC"), "mptcp": ("", "MPTCP"), "ike": ("", "IKE"),
@@ -32,7 +33,8 @@ _PHASES = {
 _PHASES_IN_WORDS = {
     "scan": "Scan", "authentication": "802.11 authentication, association",
     "association": "802.11 authentication, association", "dot1x": "802.1X (EAP, keys)",
-    "four_way_handshake": "4-way handshake", "dhcp": "DHCP", "agent_discovery": "Agent discovery",
+    "four_way_handshake": "4-way handshake", "dhcp": "DHCP",
+    "slaac": "SLAAC (IPv6 address)", "agent_discovery": "Agent discovery",
     "registration": "Mobile IP registration", "wireguard": "WireGuard handshake",
     "quic": "QUIC handshake", "mptcp": "MPTCP handshake", "ike": "IKE",
     "first_packet": "First answered packet"}

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from analysis.results import Results
 from analysis.table import Column, Entry, Quantity, Table
 from analysis.throughput_bounds import (
     COLLISIONS_LEAVE,
+    IP_BYTES,
     IP_IN_IP_BYTES,
     IPV4_BYTES,
     LLC_BYTES,
@@ -59,7 +60,7 @@ def stream_path(policy: Policy, scenario: Scenario) -> PacketPath:
     """Return the hops of a packet from the mobile node to its peer, with the headers on each."""
     link = policy.layers.link
     return PacketPath(_air_hops(policy, scenario), _limit_bytes(policy, scenario),
-                      link.frame_expansion_bytes if link else 0)
+                      link.frame_expansion_bytes if link else 0, IP_BYTES[scenario.network.ip])
 
 
 def _air_hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:
@@ -69,7 +70,7 @@ def _air_hops(policy: Policy, scenario: Scenario) -> tuple[Hop, ...]:
     if nodes[scenario.peer].has_duty(STATION):
         point = scenario.home_of(scenario.peer)
         crossings.append((point, point, scenario.peer))
-    esp = esp_overhead(policy)
+    esp = esp_overhead(policy, scenario.network.ip)
     # In tunnel mode, ESP takes all packets of a mobile node. Otherwise it takes only those to the
     # agent.
     if esp and not esp.tunnel and scenario.peer != scenario.agent:
@@ -111,10 +112,9 @@ def headers_between_agents(policy: Policy, scenario: Scenario) -> AgentHeaders |
     away = scenario.foreign_agent not in (None, scenario.agent)
     if not away and peer == scenario.agent:
         return None
-    esp = esp_overhead(policy)
+    esp = esp_overhead(policy, scenario.network.ip)
     # Between agents there is always a tunnel, also without one of the mobile nodes.
-    return AgentHeaders(away, EspOverhead(esp.block_bytes, esp.vector_bytes, esp.check_bytes) if esp
-                        else None)
+    return AgentHeaders(away, replace(esp, tunnel=True) if esp else None)
 
 
 def _wire_mtu_bytes(scenario: Scenario) -> int:
