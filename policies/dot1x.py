@@ -68,8 +68,8 @@ class TlsSettings(BaseModel):
         "authentication resumes the last one.")
     group: Literal["p-256", "x25519", "mlkem768", "x25519mlkem768"] | None = Field(
         default=None, description="Group of the key exchange; mlkem768 and x25519mlkem768 of TLS "
-        "1.3 and Debian 13. Left out: p-256, which costs TLS 1.3 a round trip, as stations guess "
-        "x25519; p-384 with such keys.")
+        "1.3 and Debian 13. With transport: radsec also that of RADIUS inside TLS. Left out: "
+        "p-256, which costs TLS 1.3 a round trip, as stations guess x25519; p-384 with such keys.")
     revocation: Revocation | None = Field(
         default=None, description="Whether the server refuses revoked certificates of stations: by "
         "the authority's list (CRL), or by asking an OCSP responder in each authentication (RFC "

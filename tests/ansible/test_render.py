@@ -327,7 +327,8 @@ def test_without_a_control_nothing_is_spoilt() -> None:
         made = secrets.make_secrets(fault)
         assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
         assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known",
-                                   "revocation": "checked", "vlans": "used", **made["wires"]}
+                                   "revocation": "checked", "vlans": "used",
+                                   "radsec_group": "policy", **made["wires"]}
         assert len(set(made["mobile_ip"].values())) == 1
 
 
