@@ -19,8 +19,9 @@ from harness import secrets
 from harness.errors import UserError
 from harness.render import make_inventory, render_policy
 from measure.services import radius
-from policies import load_all, load_named
+from policies import TlsSettings, load_all, load_named
 from rendering import ANSIBLE, PLAYBOOK, Job, render, settings
+from studies.policy_factors import change_layer
 from studies.qop2007 import attacks, fault_injection
 from studies.qop2007.faults import FAULTS
 from studies.study import Fault, StudyError
@@ -201,6 +202,25 @@ def test_each_daemon_is_on_the_node_of_its_duty(tmp_path: Path) -> None:
     assert "pass-leases" in (conf / "gw/swanctl/swanctl.conf").read_text()
     assert "src_ipaddr = 10.1.0.2\n" in (conf / "ap-1/radius_proxy/proxy.conf").read_text()
     assert "intranet" not in of_node
+
+
+@pytest.mark.parametrize(("group", "curve", "offered"), [
+    ("x25519mlkem768", "X25519MLKEM768", ""), ("mlkem768", "MLKEM768", "MLKEM768"),
+    ("secp384r1mlkem1024", "SecP384r1MLKEM1024", "SecP384r1MLKEM1024")])
+def test_each_end_of_tls_has_the_group(tmp_path: Path, group: str, curve: str,
+                                       offered: str) -> None:
+    """Both TLS connections of the server have it, and a station is told what it offers not."""
+    policy = change_layer("dot1x", tls=TlsSettings(version="1.3", group=group))(  # type: ignore[arg-type]
+        load_named("M5-radsec"))
+    conf = asyncio.run(render_policy(policy, load_network("campus"), secrets.make_secrets(),
+                                     work=tmp_path, name="group", mount="/mount",
+                                     release="trixie"))
+    server = (conf / "radius/freeradius/radiusd.conf").read_text()
+    proxy = (conf / "ap-1/radius_proxy/proxy.conf").read_text()
+    assert (server + proxy).count(f'ecdh_curve = "{curve}"') == 3
+    settings = conf / "laptop/openssl.cnf"
+    assert settings.exists() is bool(offered)
+    assert not offered or f"Groups = {offered}\n" in settings.read_text()
 
 
 def test_a_home_agent_may_have_its_radius_server_elsewhere(tmp_path: Path) -> None:
