@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from conftest import PROJECT, Qop, checks
@@ -61,6 +63,26 @@ def test_certificates_that_are_too_long_fail_with_the_servers_limit(
     record = measured["WPA3-ML-DSA-87"]
     assert record.status == "failed"
     assert "16,384" in record.reason or "16384" in record.reason
+
+
+def test_ttls_resumes_sessions_of_tls_1_3(shared_qop: Qop, tmp_path: Path) -> None:
+    """No certificate is shown and no password sent, in the first and in the second session."""
+    file = tmp_path / "resumed.yml"
+    file.write_text(f"""
+id: TTLS-RESUMED
+name: TTLS-PAP with TLS 1.3, resumed
+extends: {PROJECT / "policies/M5.yml"}
+layers:
+  dot1x: {{eap: TTLS, inner: PAP, identity: anonymous,
+          tls: {{version: "1.3", group: x25519, sessions: resumed}}}}
+""")
+    _, records = shared_qop.run("ttls-resumed", *SMALL, "--policies", str(file),
+                                "--authentications", "2")
+    [record] = records.values()
+    assert record.status == "ok", record.reason
+    held = checks(record)
+    for name in ("session resumed", "no inner method in a resumed session", "TLS 1.3"):
+        assert {name, name + EARLIER} <= held.keys()
 
 
 @pytest.mark.parametrize("fault", ["classical-certificates", "classical-group"])
