@@ -267,19 +267,19 @@ class EapTlsLogin:
         """Yield the flights before the server's hello: a second one if it wants another group."""
         is_alone = self.group in OFFERED_ALONE
         hello = (RELEASES[self.release].hello_13 - _OTHER_GROUPS_BYTES * is_alone + ticket_bytes)
-        yield Flight(STATION, hello + sum(4 + GROUPS[guess][0] for guess in self._guesses))
+        yield Flight(STATION, hello + sum(4 + GROUPS[guess][0] for guess in self._guessed_groups))
         if self._needs_retry:
             yield Flight(SERVER, _clear_records(_HELLO_RETRY_BYTES) + _CHANGE_CIPHER_SPEC_BYTES)
             yield Flight(STATION, hello + 4 + GROUPS[self.group][0])
 
     @property
-    def _guesses(self) -> tuple[str, ...]:
+    def _guessed_groups(self) -> tuple[str, ...]:
         """Return the groups of which the station sends shares in its first ClientHello."""
         return (self.group,) if self.group in OFFERED_ALONE else RELEASES[self.release].guesses
 
     @property
     def _needs_retry(self) -> bool:
-        return self.group not in self._guesses
+        return self.group not in self._guessed_groups
 
     def _server_hello_13(self, more_bytes: int = 0) -> int:
         """Return the size of the server's hello, and of the message that follows the first one."""
