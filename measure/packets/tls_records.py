@@ -2,7 +2,7 @@
 
 `RecordDecrypter` decrypts the records of one direction of a connection. `decrypt_messages` returns
 the handshake messages of all TLS data that one side sent, such as inside EAP. `list_certificates`
-and `list_agreed_groups` read them. The checks of RadSec and of the study eapload2004 use this
+and `list_agreed_groups` read them. The checks of RadSec, and of loaded RADIUS servers, use this
 module, which has no dissector.
 """
 
