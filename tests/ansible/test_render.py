@@ -323,6 +323,7 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
         spoilt += [key for key in ("peers", "proxies") if made["gateway"][key] != "known"]
         spoilt += ["revocation"] * (made["gateway"]["revocation"] != "checked")
         spoilt += ["vlans"] * (made["gateway"]["vlans"] != "used")
+        spoilt += ["radsec_group"] * (made["gateway"]["radsec_group"] != "policy")
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
         spoilt += ["subscriber"] * (made["hss"] != made["subscriber"])
         spoilt += ["cak"] * (made["gateway"]["cak"] != made["wires"]["cak"])
