@@ -202,7 +202,7 @@ def _make_trials(study: Study, faults: Mapping[str, Fault], folder: Path) -> Ite
 def _make_plan(study: Study, fault: Fault, name: str | None) -> Plan:
     """Return the plan of one repetition under a control, without warm-up.
 
-    It is in virtual time, unless its policy needs a later release.
+    It is in virtual time, unless its policy needs a later release and the study another clock.
 
     `name` is the control's name, None for the cell without a control.
     """
@@ -217,7 +217,9 @@ def _make_plan(study: Study, fault: Fault, name: str | None) -> Plan:
     settings = dataclasses.replace(plan.settings, warm_up=0)
     # Policies that only a later release can carry out are measured there, by a clock that it has.
     if any(testbed.spec.missing_feature for testbed in plan.testbeds.values()):
-        settings = dataclasses.replace(settings, release=TRIXIE.suite, clock="processor")
+        settings = dataclasses.replace(
+            settings, release=TRIXIE.suite,
+            clock="virtual" if study.clock == "virtual" else "processor")
     return dataclasses.replace(plan, settings=settings)
 
 

@@ -164,16 +164,15 @@ def _root_recipe(variant: str, source: str, packages: PackageList | None, vm: st
     """
     if _is_foreign(vm):
         return root.ForeignRoot(vm)
-    if release != DEFAULT:
-        return RootWithPackages(packages, release=release) if packages \
-            else FunctionRecipe(root.EXPECTED_S, partial(root.key, release),
-                               partial(root.build, release=release))
+    if release != DEFAULT and packages is None:
+        return FunctionRecipe(root.EXPECTED_S, partial(root.key, release),
+                              partial(root.build, release=release))
     mininet_wifi = RootWithMininetWifi(source) if variant == MININET_WIFI else None
     if packages is None:
         return mininet_wifi or root
     recipe = RootWithStrongswan if isinstance(packages,
                                               PackageListWithStrongswan) else RootWithPackages
-    return recipe(packages, mininet_wifi)
+    return recipe(packages, mininet_wifi, release)
 
 
 def _check_root(folder: Path, architecture: str, release: Release) -> None:

@@ -309,7 +309,8 @@ class RootWithStrongswan(RootWithPackages):
         # again.
         store = BuildStore(unfinished.parent.parent / "strongswans", "strongSwan", remove_build)
         place = store.find_or_build(
-            _compile_key(), lambda folder: _compile_strongswan(folder, commands), track.set_note)
+            _compile_key(self.release),
+            lambda folder: _compile_strongswan(folder, commands, self.release), track.set_note)
         track.set_note(None)
         (unfinished / "qop").mkdir()
         shutil.copy(place / _STRONGSWAN_TAR, unfinished / "qop")
@@ -335,15 +336,19 @@ class RootWithStrongswan(RootWithPackages):
                        variables=variables), about
 
 
-def _compile_key() -> str:
-    """Return a hash of the source, the script and the build environment."""
+def _compile_key(release: Release) -> str:
+    """Return a hash of the source, the script and the build environment of a Debian release."""
     return hash_inputs({"script": (HERE / "strongswan.sh").read_bytes(),
-                        "choice": repr((STRONGSWAN_SHA256, STRONGSWAN_HOME, root.SUITE,
+                        "choice": repr((STRONGSWAN_SHA256, STRONGSWAN_HOME, release.suite,
                                         _STRONGSWAN_BUILD_PACKAGES)).encode()})
 
 
-def _compile_strongswan(unfinished: Path, commands: BuildCommands) -> Mapping[str, Any]:
-    """Build a tar of the installed folder and return the manifest."""
+def _compile_strongswan(unfinished: Path, commands: BuildCommands,
+                        release: Release) -> Mapping[str, Any]:
+    """Build a tar of the installed folder and return the manifest.
+
+    It is compiled in a Debian release, whose libraries it then needs.
+    """
     archive = find_mirrors()
     source = unfinished / Path(_STRONGSWAN_SOURCE).name
     address = f"{archive.main.rstrip('/')}/{_STRONGSWAN_SOURCE}"
@@ -359,7 +364,8 @@ def _compile_strongswan(unfinished: Path, commands: BuildCommands) -> Mapping[st
             f"mirror or snapshot of Debian's archive that has it; full log: {commands.log}"
         ) from error
     command = build_mmdebstrap_command(
-        root.SUITE, "/dev/null", archive.source_lines(root.SUITE, f"{root.SUITE}-security"),
+        release.suite, "/dev/null",
+        archive.source_lines(release.suite, f"{release.suite}-security"),
         _STRONGSWAN_BUILD_PACKAGES,
         ['--customize-hook=mkdir "$1/qop"', make_hook("upload", source, "/qop/source.tar.bz2"),
          make_hook("upload", HERE / "strongswan.sh", "/qop/strongswan.sh"),

@@ -38,11 +38,13 @@ def make_secrets(fault: Fault | None = None) -> Secrets:
     # that a station believes. `certificate`: that of the station, "expired" or "revoked". `peers`:
     # IPsec keys that an agent knows. `cross`: certificate of the visited network's server.
     # `proxies`: how a RadSec proxy verifies its server. `revocation`: whether a RADIUS server
-    # checks it. `vlans`: whether access points put stations into VLANs.
+    # checks it. `vlans`: whether access points put stations into VLANs. `radsec_group`: the group
+    # of RADIUS inside TLS, that of the policy or P-256.
     made: Secrets = {"network": network,
                      "station": {**network, "trust": "ca", "certificate": "valid"},
                      "gateway": {"peers": "known", "cross": "known", "proxies": "known",
-                                 "revocation": "checked", "vlans": "used", **wires},
+                                 "revocation": "checked", "vlans": "used",
+                                 "radsec_group": "policy", **wires},
                      "wires": wires,
                      "subscriber": subscriber, "hss": dict(subscriber),
                      "card": {**subscriber, "sqn": "0"},

@@ -66,10 +66,11 @@ class TlsSettings(BaseModel):
     sessions: Literal["full", "resumed"] = Field(
         default="full", description="Whether server and station keep sessions, so that a repeated "
         "authentication resumes the last one.")
-    group: Literal["p-256", "x25519", "mlkem768", "x25519mlkem768"] | None = Field(
-        default=None, description="Group of the key exchange; mlkem768 and x25519mlkem768 of TLS "
-        "1.3 and Debian 13. Left out: p-256, which costs TLS 1.3 a round trip, as stations guess "
-        "x25519; p-384 with such keys.")
+    group: Literal["p-256", "x25519", "mlkem768", "mlkem1024", "x25519mlkem768",
+                   "secp256r1mlkem768", "secp384r1mlkem1024"] | None = Field(
+        default=None, description="Group of the key exchange; those with mlkem of TLS 1.3 and "
+        "Debian 13. With transport: radsec also that of RADIUS inside TLS. Left out: "
+        "p-256, which costs TLS 1.3 a round trip, as stations guess x25519; p-384 with such keys.")
     revocation: Revocation | None = Field(
         default=None, description="Whether the server refuses revoked certificates of stations: by "
         "the authority's list (CRL), or by asking an OCSP responder in each authentication (RFC "

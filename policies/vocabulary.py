@@ -209,7 +209,9 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "ml-dsa-87": "mldsa87 mldsa-87 dilithium5"}),
     "dot1x.tls.group": _make_words("dot1x.tls.group", {
         "x25519": "curve25519 25519", "p-256": "secp256r1 prime256v1 ecp256 nistp256",
-        "mlkem768": "ml-kem-768 ml-kem mlkem",
+        "mlkem768": "ml-kem-768 ml-kem mlkem", "mlkem1024": "ml-kem-1024",
+        "secp256r1mlkem768": "secp256r1-mlkem768 p256mlkem768 p256-mlkem768",
+        "secp384r1mlkem1024": "secp384r1-mlkem1024 p384mlkem1024 p384-mlkem1024",
         "x25519mlkem768": "x25519-mlkem768 x25519-ml-kem-768 x25519kyber768"}),
     "dot1x.tls.sessions": _make_words("dot1x.tls.sessions", {
         "resumed": "resume resumption yes true on 1 cached tickets fast-reconnect",

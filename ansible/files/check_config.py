@@ -491,6 +491,12 @@ def check_principals(text: str) -> None:
             raise ConfigError(number, "neither addprinc nor ktadd as the role writes them")
 
 
+def check_openssl(text: str) -> None:
+    """Check openssl.cnf of a station: it names one group of TLS."""
+    if len(re.findall(r"^Groups = \w+$", text, re.MULTILINE)) != 1:
+        raise ConfigError(0, "Groups does not name one group")
+
+
 def check_tunnel(text: str) -> None:
     """Check the file of a tunnel's end: a duty, an address, and peers with their addresses."""
     settings = json.loads(text)
@@ -511,6 +517,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "hostapd.psk": check_passphrases,
     "hostapd.vlan": check_vlans,
     "wpa_supplicant.conf": check_wpa_supplicant,
+    "openssl.cnf": check_openssl,
     "macsec.conf": check_macsec,
     "strongswan.conf": check_strongswan,
     "swanctl.conf": check_swanctl,

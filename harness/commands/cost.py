@@ -354,14 +354,14 @@ def _make_agreement(group: str) -> Callable[[], object]:
     from cryptography.hazmat.primitives.asymmetric import ec, mlkem, x25519
 
     parts: list[Callable[[], object]] = []
-    if group.endswith("mlkem768"):
-        capsule = mlkem.MLKEM768PrivateKey.generate().public_key()
-        parts.append(capsule.encapsulate)
+    if "mlkem" in group:
+        kind = getattr(mlkem, f"MLKEM{group.partition('mlkem')[2]}PrivateKey")
+        parts.append(kind.generate().public_key().encapsulate)
     if group.startswith("x25519"):
         peer = x25519.X25519PrivateKey.generate().public_key()
         parts.append(lambda: x25519.X25519PrivateKey.generate().exchange(peer))
-    if group.startswith("p-"):
-        curve = ec.SECP384R1() if group == "p-384" else ec.SECP256R1()
+    if group.startswith(("p-", "secp")):
+        curve = ec.SECP384R1() if "384" in group else ec.SECP256R1()
         other = ec.generate_private_key(curve).public_key()
         parts.append(lambda: ec.generate_private_key(curve).exchange(ec.ECDH(), other))
     return lambda: _call_all(parts)

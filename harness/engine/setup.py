@@ -355,9 +355,6 @@ def _provide_image(target: HostMachine | EmbeddedMachine, plan: Plan, name: str,
         if packages is not None:
             _check_host(plan.study.id, packages)
         return
-    if release != DEFAULT and isinstance(packages, PackageListWithStrongswan):
-        raise UserError(f"the strongSwan with ML-KEM is compiled for {DEFAULT.title} alone; leave "
-                        f"out {release.suite}")
     variant = VARIANT_OF_BUILDER[plan.settings.builder]
     architecture = vm_architecture(plan.settings.on)
     if not builds and image.find_image(variant=variant, packages=packages,

@@ -15,13 +15,13 @@ from measure.capture.tshark import Packet
 from measure.checks.observation import Check, Observation, join_values
 from measure.packets.eap import InnerEapFrame
 from measure.packets.eap_tls_sizes import KEY_KINDS
+from measure.packets.messages import TLS_GROUPS
 from policies import Dot1xLayer
 from policies.eap_methods import METHODS, TUNNELS
 
 _CLIENT_HELLO, _SERVER_HELLO, _CERTIFICATE, _CERTIFICATE_VERIFY = 1, 2, 11, 15
 _COMPRESSED_CERTIFICATE = 25  # RFC 8879
 _VERSIONS = {"1.2": 0x0303, "1.3": 0x0304}
-_GROUPS = {"p-256": 23, "x25519": 29, "mlkem768": 0x0201, "x25519mlkem768": 0x11EC}
 #: Signature schemes of TLS by kind of key (draft-ietf-tls-mldsa).
 _SIGNATURES = {"ml-dsa-44": 0x0904, "ml-dsa-65": 0x0905, "ml-dsa-87": 0x0906}
 _IDENTITY = 1
@@ -174,9 +174,9 @@ def _check_group(name: str, inside: Sequence[Sequence[InnerEapFrame]],
                and _SERVER_HELLO in frame.handshakes] for stay in inside]
     groups = {group for stay in hellos for frame in stay for group in _agreed_groups(frame)}
     # A HelloRetryRequest states the group, too (RFC 8446, 4.1.4).
-    return Check("TLS group", groups == {_GROUPS[name]} and all(hellos),
+    return Check("TLS group", groups == {TLS_GROUPS[name]} and all(hellos),
                  f"the server chose {sorted(groups)} in {join_values([len(s) for s in hellos])} "
-                 f"hellos, {_GROUPS[name]} expected")
+                 f"hellos, {TLS_GROUPS[name]} expected")
 
 
 def _agreed_groups(hello: InnerEapFrame) -> tuple[int, ...]:

@@ -65,7 +65,7 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
     tunnel = mobility.check_wireguard(wireguard, repetition) if wireguard else \
         quic.check_quic(policy.layers.quic, repetition) if policy.layers.quic else \
         mptcp.check_mptcp(repetition) if policy.layers.mptcp else ()
-    server = _check_radsec(repetition) if policy.uses_radsec else ()
+    server = _check_radsec(policy, repetition) if policy.uses_radsec else ()
     wires = _check_macsec(policy, repetition) if policy.uses_macsec else ()
     name = [key_management.check_hidden_network(repetition)] if key_management.hides_ssid(
         policy) else ()
@@ -91,11 +91,12 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
               if repetition.has_mobile_ip else mobility.check_no_mobile_ip(repetition))]
 
 
-def _check_radsec(repetition: Observation) -> Iterable[Check]:
+def _check_radsec(policy: Policy, repetition: Observation) -> Iterable[Check]:
     # Imported here: the container image lacks the TLS library, and judges all other policies.
     from measure.checks import radsec
 
-    return radsec.check_radsec(repetition)
+    tls = policy.layers.dot1x.tls if policy.layers.dot1x else None
+    return radsec.check_radsec(repetition, (tls.group if tls else None) or "")
 
 
 def _check_macsec(policy: Policy, repetition: Observation) -> Iterable[Check]:

@@ -9,54 +9,37 @@ and both ends must be authenticated by certificates.
 
 from __future__ import annotations
 
-import contextlib
-import hmac
 import ipaddress
 import struct
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.x509.oid import NameOID
 
 from measure.capture import pcap
 from measure.checks.observation import RADSEC, Check, Observation, join_values
-from measure.packets import eap, messages
-from measure.packets.messages import TcpStream, stream_offset
+from measure.packets import eap, messages, tls_records
+from measure.packets.messages import HANDSHAKE, TcpStream, stream_offset
+from measure.packets.tls_records import (
+    APPLICATION_DATA,
+    CERTIFICATE_VERIFY,
+    RECORD_HEAD,
+    RecordDecrypter,
+)
 
-# --- TLS 1.3 records, decrypted with a server's key log ---
-# A capture may begin long after the connection. Then no dissector knows the number of earlier
-# records, from which each record's nonce follows. Here that number is searched (RFC 8446, 5.3 and
-# 7.3).
+# --- TLS records in TCP streams, decrypted with a server's key log ---
 
-HANDSHAKE, APPLICATION_DATA = 22, 23
-_CHANGE_CIPHER_SPEC = 20
 _IPV4, _TCP, _IP_BYTES, _TCP_BYTES = 0x0800, 6, 20, 20
 _SYN, _ACK = 0x02, 0x10
-_RECORD = struct.Struct("!BHH")
 #: Content types of records, and the most bytes of a record (RFC 8446, 5.2).
 _KINDS, _LARGEST_BYTES = range(20, 24), (1 << 14) + 256
 #: Start of an application data record: type, and the legacy version (5.1).
 _DATA_HEAD = bytes((APPLICATION_DATA, 3, 3))
 #: Kind of a partial record, whose rest is not captured.
 _CUT = -1
-#: Upper limit of the number of records before the first captured one.
-_MOST_BEFORE = 1 << 14
-#: Compression of certificates by zlib (RFC 8879, 7.3).
-_ZLIB = b"\0\1"
-#: Labels of a key log by side; the handshake's secrets come first.
-_OF_CLIENT = ("CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0")
-_OF_SERVER = ("SERVER_HANDSHAKE_TRAFFIC_SECRET", "SERVER_TRAFFIC_SECRET_0")
-#: By the length of a secret: hash, key length and cipher of possible suites.
-_SUITES: dict[int, list[tuple[str, str, int, type[AESGCM] | type[ChaCha20Poly1305]]]] = {
-    48: [("AES-256-GCM", "sha384", 32, AESGCM)],
-    32: [("AES-128-GCM", "sha256", 16, AESGCM),
-         ("ChaCha20-Poly1305", "sha256", 32, ChaCha20Poly1305)]}
 
 
 @dataclass(frozen=True)
@@ -90,12 +73,9 @@ def read_tls_records(file: Path, port: int, keys: Iterable[str]) -> list[TlsReco
     Raises:
         MeasureError: The file cannot be read.
     """
-    secrets = [_parse_secret(line) for line in dict.fromkeys(keys) if line.count(" ") == 2]
-    records: list[TlsRecord] = []
+    lines, records = list(keys), list[TlsRecord]()
     for (ends, is_servers), flow in _read_flows(file, port).items():
-        names = _OF_SERVER if is_servers else _OF_CLIENT
-        opener = _RecordDecrypter([secret for name in names for of, secret in secrets if of
-                                   == name])
+        opener = RecordDecrypter(tls_records.select_secrets(lines, is_servers=is_servers))
         of_flow = [(TlsRecord(at_s, ends, is_servers, *opener.decrypt(kind, data)), kind)
                    for at_s, kind, data in _split_records(flow)]
         is_tls = any(record.suite for record, _ in of_flow)
@@ -107,12 +87,6 @@ def handshake_messages(records: Iterable[TlsRecord]) -> list[tuple[int, bytes]]:
     """Return type and body of each TLS handshake message that one side sent, in order."""
     return list(messages.split_messages(
         b"".join(record.content for record in records if record.kind == HANDSHAKE)))
-
-
-def _parse_secret(line: str) -> tuple[str, bytes]:
-    """Return label and secret of a line in a TLS key log."""
-    label, _, secret = line.split(" ")
-    return label, bytes.fromhex(secret)
 
 
 @dataclass
@@ -185,7 +159,7 @@ def _split_records(flow: _Flow) -> Iterator[tuple[float, int, bytes]]:
             place += size
         rest = piece.data[place:]
         if rest:
-            is_begun = len(rest) < _RECORD.size or bool(_record_bytes(piece.data, place))
+            is_begun = len(rest) < RECORD_HEAD.size or bool(_record_bytes(piece.data, place))
             yield piece.reached_s(len(piece.data)), _CUT if is_begun else 0, rest
         end = piece.place + len(piece.data)
 
@@ -202,11 +176,11 @@ def _is_on_its_way(flow: _Flow, begin: int, end: int) -> bool:
 
 def _record_bytes(data: bytes, place: int) -> int:
     """Return the length of the TLS record at an offset, with its header, or 0 for no record."""
-    if len(data) < place + _RECORD.size:
+    if len(data) < place + RECORD_HEAD.size:
         return 0
-    kind, version, size = _RECORD.unpack_from(data, place)
+    kind, version, size = RECORD_HEAD.unpack_from(data, place)
     is_one = kind in _KINDS and version >> 8 == 3 and 0 < size <= _LARGEST_BYTES
-    return _RECORD.size + size if is_one else 0
+    return RECORD_HEAD.size + size if is_one else 0
 
 
 def _first_record(data: bytes) -> int:
@@ -217,7 +191,7 @@ def _first_record(data: bytes) -> int:
     """
     for place in range(len(data)):
         at, size = place, _record_bytes(data, place) * data.startswith(_DATA_HEAD, place)
-        while size and at + size + _RECORD.size <= len(data):
+        while size and at + size + RECORD_HEAD.size <= len(data):
             at += size
             size = _record_bytes(data, at)
         if size:
@@ -225,80 +199,9 @@ def _first_record(data: bytes) -> int:
     return len(data)
 
 
-class _RecordDecrypter:
-    """A decrypter of the TLS records in one direction of a connection.
-
-    It tries the cipher of the last record first, then all others.
-    """
-
-    def __init__(self, secrets: Sequence[bytes]) -> None:
-        self._ways = [_RecordCipher(name, secret, digest, size, cipher) for secret in secrets
-                      for name, digest, size, cipher in _SUITES.get(len(secret), ())]
-        self._way: _RecordCipher | None = None
-        self._number = 0
-
-    def decrypt(self, kind: int, record: bytes) -> tuple[int, bytes, str]:
-        """Decrypt a TLS record, and return its type, content and cipher suite.
-
-        The suite is "" if the record stays encrypted.
-        """
-        if kind in (HANDSHAKE, _CHANGE_CIPHER_SPEC):
-            return kind, record[_RECORD.size:], "clear"
-        if kind != APPLICATION_DATA:
-            return max(kind, 0), b"", ""
-        if self._way is not None:
-            inner = self._way.decrypt(self._number + 1, record)
-            if inner is not None:
-                return self._remember_cipher(self._way, self._number + 1, inner)
-        for number in range(_MOST_BEFORE):
-            for way in self._ways:
-                inner = way.decrypt(number, record)
-                if inner is not None:
-                    return self._remember_cipher(way, number, inner)
-        self._ways = []  # it cannot decrypt later records either
-        return kind, b"", ""
-
-    def _remember_cipher(self, way: _RecordCipher, number: int,
-                         inner: bytes) -> tuple[int, bytes, str]:
-        """Store the cipher and sequence number that decrypted a record.
-
-        Returns:
-            Type and content of the record, and the name of its cipher suite.
-        """
-        self._way, self._number = way, number
-        content = inner.rstrip(b"\0")
-        return content[-1], content[:-1], way.name
-
-
-class _RecordCipher:
-    """The cipher of a TLS suite with the keys of one traffic secret."""
-
-    def __init__(self, name: str, secret: bytes, digest: str, size: int,
-                 cipher: type[AESGCM] | type[ChaCha20Poly1305]) -> None:
-        self.name = name
-        self._cipher = cipher(_expand_label(secret, b"key", size, digest))
-        self._vector = int.from_bytes(_expand_label(secret, b"iv", 12, digest), "big")
-
-    def decrypt(self, number: int, record: bytes) -> bytes | None:
-        """Decrypt a TLS record with its sequence number, or return None if the number is wrong."""
-        nonce = (self._vector ^ number).to_bytes(12, "big")
-        try:
-            return self._cipher.decrypt(nonce, record[_RECORD.size:], record[:_RECORD.size])
-        except InvalidTag:
-            return None
-
-
-def _expand_label(secret: bytes, label: bytes, size: int, digest: str) -> bytes:
-    """Return TLS 1.3's HKDF-Expand-Label without context, for output within one hash block."""
-    name = b"tls13 " + label
-    info = size.to_bytes(2, "big") + bytes((len(name),)) + name + b"\0"
-    return hmac.digest(secret, info + b"\1", digest)[:size]
-
-
 # --- RADIUS in these records, and the checks of RadSec ---
 
 _RADIUS_HEAD, _REQUEST, _ACCEPT = 4, 1, 2
-_CERTIFICATE, _CERTIFICATE_VERIFY, _COMPRESSED_CERTIFICATE = 11, 15, 25
 #: Points behind access points, where their RADIUS passes.
 _WIRES = ("wire", "foreign")
 
@@ -345,10 +248,17 @@ def radsec_session_keys(file: Path, keys: Sequence[str]) -> list[eap.SessionKey]
                             eap.RADSEC_SECRET)
 
 
-def check_radsec(observed: Observation) -> Iterator[Check]:
-    """Yield the checks for a policy with RADIUS inside TLS (RadSec)."""
+def check_radsec(observed: Observation, group: str = "") -> Iterator[Check]:
+    """Yield the checks for a policy with RADIUS inside TLS (RadSec).
+
+    Args:
+        observed: The results of the repetition.
+        group: The policy's group of the key agreement, "" if it has none.
+    """
     yield _check_records(observed)
     yield _check_certificates(observed)
+    if group:
+        yield _check_group(group, observed)
 
 
 def _check_records(observed: Observation) -> Check:
@@ -377,13 +287,34 @@ def _check_records(observed: Observation) -> Check:
                  f"{closed} records do not open, {clear} packets of RADIUS by UDP")
 
 
+def _check_group(name: str, observed: Observation) -> Check:
+    """Check the group on which access point and server agreed, when they connected.
+
+    Hellos are not encrypted, and the server's states the group.
+    """
+    agreed = {file.stem.removeprefix(RADSEC): tls_records.list_agreed_groups(handshake_messages(
+        [record for record in read_tls_records(file, eap.RADSEC_PORT, _read_keys(observed))
+         if record.is_servers])) for file in _list_connections(observed)}
+    expected = messages.TLS_GROUPS[name]
+    return Check("RadSec: TLS group", len(agreed) > observed.moves and all(
+        set(groups) == {expected} for groups in agreed.values()),
+        "once in this testbed, the server chose " + ("; ".join(
+            f"{join_values(groups)} for {node}" for node, groups in agreed.items()) or "none")
+        + f", {expected} ({name}) expected")
+
+
+def _list_connections(observed: Observation) -> list[Path]:
+    """Return the captures of TLS handshakes of RadSec, one of each access point."""
+    return sorted(file for file in _existing_captures(observed) if file.name.startswith(RADSEC))
+
+
 def _check_certificates(observed: Observation) -> Check:
     """Check the TLS certificates of access point and server, when they connected.
 
     That happens once per testbed.
     """
     names, is_good = [], True
-    files = sorted(file for file in _existing_captures(observed) if file.name.startswith(RADSEC))
+    files = _list_connections(observed)
     for file in files:
         name = file.stem.removeprefix(RADSEC)
         records = read_tls_records(file, eap.RADSEC_PORT, _read_keys(observed))
@@ -398,28 +329,12 @@ def _check_certificates(observed: Observation) -> Check:
 
 def _proven_name(records: Sequence[TlsRecord]) -> str:
     """Return the common name of a certificate whose key its owner has proven, or ""."""
-    messages = dict(handshake_messages(records))
-    certificate = messages.get(_CERTIFICATE) or _decompress_certificate(
-        messages.get(_COMPRESSED_CERTIFICATE, b""))
-    # Context, size of the list, size of the first entry (RFC 8446, 4.4.2).
-    place = 1 + certificate[0] + 3 if certificate else 0
-    size = int.from_bytes(certificate[place:place + 3], "big")
-    if not size or _CERTIFICATE_VERIFY not in messages:
+    shown = handshake_messages(records)
+    certificates = tls_records.list_certificates(shown)
+    if not certificates or CERTIFICATE_VERIFY not in dict(shown):
         return ""
-    subject = x509.load_der_x509_certificate(certificate[place + 3:place + 3 + size]).subject
+    subject = x509.load_der_x509_certificate(certificates[0]).subject
     return str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
-
-
-def _decompress_certificate(message: bytes) -> bytes:
-    """Return the Certificate message in a CompressedCertificate (RFC 8879, 4), or b"".
-
-    Only zlib is known here.
-    """
-    if message[:2] != _ZLIB:
-        return b""
-    with contextlib.suppress(zlib.error):
-        return zlib.decompress(message[8:])
-    return b""
 
 
 def _read_keys(observed: Observation) -> list[str]:

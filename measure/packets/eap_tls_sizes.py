@@ -116,7 +116,13 @@ def chain_bytes(key: str, length: int, subject: str, *, is_server: bool) -> tupl
 
 #: Groups of the key agreement: bytes of the station's share and of the server's.
 GROUPS = {"p-256": (65, 65), "p-384": (97, 97), "x25519": (32, 32),
-          "mlkem768": (1184, 1088), "x25519mlkem768": (1216, 1120)}
+          "mlkem768": (1184, 1088), "mlkem1024": (1568, 1568), "x25519mlkem768": (1216, 1120),
+          "secp256r1mlkem768": (1249, 1153), "secp384r1mlkem1024": (1665, 1665)}
+#: Groups that OpenSSL does not offer by itself. A station that is told to offers that group alone.
+OFFERED_ALONE = ("mlkem768", "mlkem1024", "secp256r1mlkem768", "secp384r1mlkem1024")
+#: The other seven groups that it otherwise offers in the ClientHello, and ec_point_formats for them
+#: (OpenSSL 3.5, bytes).
+_OTHER_GROUPS_BYTES = 14 + 8
 
 
 class ReleaseSizes(NamedTuple):
@@ -259,15 +265,21 @@ class EapTlsLogin:
 
     def _hellos_13(self, ticket_bytes: int = 0) -> Iterator[Flight]:
         """Yield the flights before the server's hello: a second one if it wants another group."""
-        own, hello = RELEASES[self.release], RELEASES[self.release].hello_13 + ticket_bytes
-        yield Flight(STATION, hello + sum(4 + GROUPS[guess][0] for guess in own.guesses))
+        is_alone = self.group in OFFERED_ALONE
+        hello = (RELEASES[self.release].hello_13 - _OTHER_GROUPS_BYTES * is_alone + ticket_bytes)
+        yield Flight(STATION, hello + sum(4 + GROUPS[guess][0] for guess in self._guessed_groups))
         if self._needs_retry:
             yield Flight(SERVER, _clear_records(_HELLO_RETRY_BYTES) + _CHANGE_CIPHER_SPEC_BYTES)
             yield Flight(STATION, hello + 4 + GROUPS[self.group][0])
 
     @property
+    def _guessed_groups(self) -> tuple[str, ...]:
+        """Return the groups of which the station sends shares in its first ClientHello."""
+        return (self.group,) if self.group in OFFERED_ALONE else RELEASES[self.release].guesses
+
+    @property
     def _needs_retry(self) -> bool:
-        return self.group not in RELEASES[self.release].guesses
+        return self.group not in self._guessed_groups
 
     def _server_hello_13(self, more_bytes: int = 0) -> int:
         """Return the size of the server's hello, and of the message that follows the first one."""

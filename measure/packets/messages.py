@@ -303,6 +303,9 @@ def _split_messages(key: tuple[str, str, int, int], stream: _Stream,
 _HEAD_BYTES, _RECORD_HEAD_BYTES = 4, 5
 #: Type of records with handshake messages.
 HANDSHAKE = 22
+#: Numbers of groups by name in a policy (IANA, TLS Supported Groups).
+TLS_GROUPS = {"p-256": 23, "x25519": 29, "mlkem768": 0x0201, "mlkem1024": 0x0202,
+              "secp256r1mlkem768": 0x11EB, "x25519mlkem768": 0x11EC, "secp384r1mlkem1024": 0x11ED}
 
 
 def split_messages(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -333,6 +333,8 @@ class WpaSupplicant(DaemonService):
 
     name = "wpa_supplicant"
     file = "wpa_supplicant.conf"
+    #: Settings of OpenSSL, where a policy needs others than OpenSSL's own.
+    library_file = "openssl.cnf"
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -343,8 +345,10 @@ class WpaSupplicant(DaemonService):
         """Start wpa_supplicant on one node."""
         # Started without an interface: adding one through the global socket returns when the
         # interface's own control socket exists.
+        settings = self.site.mount / node / self.library_file
         return self.run_daemon(node, ["wpa_supplicant", "-g", self._global_socket(node)],
-                               r"Successfully initialized wpa_supplicant")
+                               r"Successfully initialized wpa_supplicant",
+                               {"OPENSSL_CONF": str(settings)} if settings.exists() else {})
 
     def wait_ready(self) -> None:
         """Wait until all supplicants run, add their interfaces and connect to them."""

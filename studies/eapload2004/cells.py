@@ -36,6 +36,15 @@ ALL_PERCENT = 100
 POLICIES: Mapping[str, Mapping[str, str]] = {
     "RSA-2048": {"key": "rsa-2048"}, "TLS 1.3": {"tls": "1.3"}, "chain of 3": {"chain": "3"},
     "proxied": {"path": "proxied"}}
+#: Today's certificates and groups beside post-quantum ones, the baseline first. The server is near,
+#: since round trips only add their own time to each authentication.
+TODAYS: Mapping[str, Mapping[str, str]] = {
+    f"{title}, {title_of_group}": {"tls": "1.3", "key": key, "group": group, "rtt": "0"}
+    for title, key, title_of_group, group in (
+        ("RSA-2048", "rsa-2048", "X25519", "x25519"), ("P-256", "p-256", "X25519", "x25519"),
+        ("RSA-2048", "rsa-2048", "X25519MLKEM768", "x25519mlkem768"),
+        ("ML-DSA-44", "ml-dsa-44", "X25519MLKEM768", "x25519mlkem768"),
+        ("ML-DSA-65", "ml-dsa-65", "X25519MLKEM768", "x25519mlkem768"))}
 #: Round trips between the authentication server and the subscriber server (ms).
 HSS_RTTS_MS = (0, 40, 120)
 
@@ -61,7 +70,7 @@ NOMINAL = {"load": BESIDE, "rtt": "120", "place": "room", "key": "rsa-1024", "ch
            "tls": "1.2", "sessions": "full", "path": "direct",
            "fragment": str(USUAL_FRAGMENT_BYTES), "identity": "imsi", "method": "tls",
            "server": "freeradius", "hss": "0", "share": "0",
-           "driver": "generator"}
+           "driver": "generator", "group": "p-256"}
 
 
 def _number_factor(name: str, title: str, values: Sequence[float], unit: str, plural: str = "",
@@ -80,7 +89,9 @@ FACTORS = (
                                                 for name, place in PLACES.items()])),
     Factor("key", "Key", read=fixed_levels([Level("rsa-1024", "RSA, 1024 bits"),
                                             Level("rsa-2048", "RSA, 2048 bits"),
-                                            Level("p-256", "ECDSA, P-256")])),
+                                            Level("p-256", "ECDSA, P-256"),
+                                            Level("ml-dsa-44", "ML-DSA-44"),
+                                            Level("ml-dsa-65", "ML-DSA-65")])),
     _number_factor("chain", "Chain", (1, 2, 3), "certificates"),
     Factor("tls", "TLS", plural="versions of TLS", read=fixed_levels([Level("1.2"), Level("1.3")])),
     Factor("sessions", "Sessions", plural="kinds of sessions", read=fixed_levels(
@@ -102,7 +113,10 @@ FACTORS = (
     _number_factor("share", "Share of capacity", SHARES, "%", "shares of capacity"),
     Factor("driver", "Driver", read=fixed_levels([
         Level("generator", "the load generator"),
-        Level("eapol_test", "the load generator and eapol_test in turn, as its reference")])))
+        Level("eapol_test", "the load generator and eapol_test in turn, as its reference")])),
+    Factor("group", "Group", read=fixed_levels([
+        Level("p-256", "P-256"), Level("x25519", "X25519"),
+        Level("x25519mlkem768", "X25519MLKEM768")])))
 NAMES = tuple(factor.name for factor in FACTORS)
 
 
@@ -131,7 +145,7 @@ def design_cells() -> Iterator[tuple[str, ...]]:
     yield from (cell_ids(load=str(load), place="outside") for load in TABLE_1)
     yield from (share_ids(share) for share in SHARES if share)
     yield from (share_ids(share, **policy) for share in SHARES if 0 < share < ALL_PERCENT
-                for policy in POLICIES.values())
+                for policy in (*POLICIES.values(), *TODAYS.values()))
     yield from (cell_ids(rtt=str(rtt)) for rtt in RTTS_MS)
     yield from (cell_ids(key=key) for key in ("rsa-2048", "p-256"))
     # Without load, only the varied factor makes a difference, however small.
@@ -148,6 +162,7 @@ def design_cells() -> Iterator[tuple[str, ...]]:
     yield cell_ids(load="0", driver="eapol_test")
     yield from map(aka_ids, HSS_RTTS_MS)
     yield cell_ids(fragment=str(SMALL_FRAGMENT_BYTES))
+    yield from (cell_ids(load="0", **policy) for policy in TODAYS.values())
 
 
 def select_cells(levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:

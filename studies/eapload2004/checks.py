@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from measure.packets.eap_tls_sizes import RELEASES
 from measure.records.record import CheckRecord
 from studies.eapload2004.cells import ALL_PERCENT, PLACES
 from studies.eapload2004.exchanges import (
@@ -26,7 +27,10 @@ from studies.eapload2004.exchanges import (
     CapturedCertificate,
     Exchange,
     parse_certificates,
+    parse_groups,
     parse_version,
+    read_certificates,
+    read_signing_keys,
 )
 from studies.eapload2004.load import OURS, THEIRS
 from studies.eapload2004.measurements import OverloadRecord, ReferenceRecord
@@ -85,8 +89,8 @@ class LoadObservations:
 
 #: Name of the visited network's authority.
 _VISITED = "visited"
-#: Header of an EAP packet (bytes): some servers count it as part of a fragment.
-_HEAD_BYTES = 10
+#: Header and type of an EAP packet (bytes): hostapd does not count them as part of a fragment.
+_HEAD_BYTES = 5
 
 
 def check_certificates(observed: LoadObservations) -> CheckRecord:
@@ -124,34 +128,51 @@ def _tls_exchanges(observed: LoadObservations) -> tuple[list[Exchange], list[Exc
 
 
 def check_policy(observed: LoadObservations) -> CheckRecord:
-    """Check that TLS version, fragment size, keys and certificate chains are as configured.
+    """Check that TLS, its group, fragments and certificates are as configured.
 
-    Keys and chains are checked where TLS does not encrypt them.
+    With TLS 1.3, certificates and signatures are decrypted.
     """
     cell, (station, sample) = observed.cell, _tls_exchanges(observed)
     captured = [*station, *sample]
     versions = {parse_version(exchange.from_server) for exchange in captured}
+    groups = set[str]().union(*(parse_groups(exchange.from_server) for exchange in captured))
     pieces = {size for exchange in captured for size in exchange.pieces}
-    server_chains = _captured_chains([exchange.from_server for exchange in captured])
-    client_chains = _captured_chains([exchange.from_client for exchange in captured])
-    lengths = [{_chain_length(chain) for chain in chains}
-               for chains in (server_chains, client_chains)]
-    keys = {certificate.key for chain in (*server_chains, *client_chains)
-            for certificate in chain}
+    chains = [[read_certificates(exchange, is_servers=is_servers) for exchange in captured]
+              for is_servers in (True, False)]
+    lengths = [{_chain_length(chain) for chain in each if chain} for each in chains]
+    keys = {certificate.key for each in chains for chain in each for certificate in chain}
+    is_full, is_new = cell["sessions"] == "full", cell["tls"] == "1.3"
+    signed = {key for exchange in captured for key in read_signing_keys(exchange)} \
+        if is_full and is_new else set()
     ok = (versions == {cell["tls"]} and keys <= {cell["key"]}
+          # hostapd as the server takes the group that the station prefers.
+          and (cell["server"] == "hostapd" or groups == {cell["group"]}
+               or not (groups or is_full))
+          # With FreeRADIUS, all certificates of TLS 1.3 are decrypted.
+          and all(chain for each in chains for chain in each if is_full and is_new)
+          and signed <= {"rsa" if cell["key"].startswith("rsa") else cell["key"]}
           and all(length <= {int(cell["chain"])} for length in lengths)
-          and all(0 <= size - int(cell["fragment"]) <= _HEAD_BYTES for size in pieces))
-    chains = "; chains of " + " and ".join(
+          and pieces <= {_piece_bytes(cell, observed.raw.get("debian", ""))})
+    described = "; chains of " + " and ".join(
         "/".join(map(str, sorted(length))) for length in lengths) + f", {'/'.join(sorted(keys))}"
-    return CheckRecord(check="policy", ok=ok, detail=f"TLS {'/'.join(sorted(versions))}"
-                       + chains * bool(keys)
-                       + "".join(f"; in pieces of {size} bytes" for size in sorted(pieces)))
+    return CheckRecord(
+        check="policy", ok=ok, detail=f"TLS {'/'.join(sorted(versions))}"
+        + f", {'/'.join(sorted(groups))}" * bool(groups) + described * bool(keys)
+        + f", signed with {'/'.join(each or 'nothing' for each in sorted(signed))}" * bool(signed)
+        + "".join(f"; in pieces of {size} bytes" for size in sorted(pieces)))
 
 
-def _captured_chains(flights: Sequence[bytes]) -> list[list[CapturedCertificate]]:
-    """Return the certificate chains of one side's TLS messages, which are not encrypted."""
-    chains = [parse_certificates(flight) for flight in flights]
-    return [chain for chain in chains if chain]
+def _piece_bytes(cell: Mapping[str, str], debian: str) -> int:
+    """Return the size of a server's EAP packets that other fragments follow (bytes).
+
+    Args:
+        cell: levels of the factors.
+        debian: suite of the server's Debian release.
+    """
+    fragment = int(cell["fragment"])
+    if cell["server"] == "hostapd":
+        return fragment + _HEAD_BYTES
+    return fragment - (RELEASES[debian].fragment_margin if debian in RELEASES else 0)
 
 
 def _chain_length(chain: Sequence[CapturedCertificate]) -> int:

@@ -62,8 +62,8 @@ class EmulatedProcessors:
 class _EmulatedDaemons(DaemonService):
     """A service whose daemons run on the modelled processors of their nodes."""
 
-    def __init__(self, site: Site, processors: EmulatedProcessors) -> None:
-        super().__init__(site)
+    def __init__(self, site: Site, processors: EmulatedProcessors, **options: bool) -> None:
+        super().__init__(site, **options)
         self._processors = processors
 
     def run_daemon(self, node: str, argv: Sequence[str], ready: str,

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.x509.oid import NameOID
 
 from measure.capture import pcap
 from measure.load import eap_client
 from measure.load.eap_client import EAP_TLS, LENGTH_FLAG, MORE_FLAG, START_FLAG
-from measure.packets import eap, messages
+from measure.packets import eap, messages, tls_records
 from measure.packets.eap import RADIUS_PORT
 from protocols.aka import eap_aka
 from protocols.aka.eap_aka import EAP_AKA, recompute_challenge
@@ -83,6 +84,8 @@ class Exchange:
     eap: bytes = b""
     #: Whether only EAP-Success may follow the newest EAP packet.
     is_last_word: bool = False
+    #: Lines of the server's key log for this authentication.
+    keys: list[str] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
@@ -304,9 +307,20 @@ def count_losses(out: Path) -> AirLosses:
     return AirLosses(unsent + sum(map(len, took_s.values())), unsent + late)
 
 
-# --- TLS version and certificates of captured EAP-TLS handshakes ---
+# --- TLS version, group and certificates of captured EAP-TLS handshakes ---
+# TLS 1.3 encrypts certificates, which are decrypted with the server's key log.
 
-_SERVER_HELLO, _SUPPORTED_VERSIONS = 2, 43
+_CLIENT_HELLO, _SERVER_HELLO, _KEY_EXCHANGE, _SUPPORTED_VERSIONS = 1, 2, 12, 43
+_RANDOM = slice(2, 34)
+#: Names of groups by number, and the kind of ServerKeyExchange that names one (RFC 8422, 5.4).
+_GROUPS = {number: name for name, number in messages.TLS_GROUPS.items()}
+_NAMED_CURVE = 3
+#: Kinds of ML-DSA keys by the last number of their object identifier (RFC 9881), and schemes of
+#: signatures by kind of key (RFC 8446, 4.2.3; draft-ietf-tls-mldsa).
+_ML_DSA_OID = "2.16.840.1.101.3.4.3."
+_ML_DSA = {17: "ml-dsa-44", 18: "ml-dsa-65", 19: "ml-dsa-87"}
+_SCHEMES = {0x0403: "p-256", 0x0804: "rsa", 0x0805: "rsa", 0x0806: "rsa", 0x0904: "ml-dsa-44",
+            0x0905: "ml-dsa-65", 0x0906: "ml-dsa-87"}
 _VERSIONS = {0x0303: "1.2", 0x0304: "1.3"}
 #: Bytes of a ServerHello before its session identifier: version, random number.
 _SESSION = 2 + 32
@@ -319,6 +333,59 @@ class CapturedCertificate:
     subject: str
     issuer: str
     key: str
+
+
+def add_keys(exchanges: Sequence[Exchange], keys: Sequence[str]) -> None:
+    """Give each authentication the lines of a TLS key log that are about it.
+
+    Args:
+        exchanges: captured authentications.
+        keys: lines of the server's key log.
+    """
+    by_random: dict[str, list[str]] = defaultdict(list)
+    for line in keys:
+        by_random[line.split(" ")[1] if line.count(" ") == 2 else ""].append(line)
+    for exchange in exchanges:
+        randoms = [body[_RANDOM].hex() for kind, body in messages.clear_messages(
+            exchange.from_client) if kind == _CLIENT_HELLO]
+        exchange.keys = by_random.get(randoms[0], []) if randoms else []
+
+
+def read_certificates(exchange: Exchange, *, is_servers: bool) -> list[CapturedCertificate]:
+    """Return the certificates that one side of an authentication sent, its own first.
+
+    With TLS 1.3 they are decrypted. The list is empty without keys.
+    """
+    flight = exchange.from_server if is_servers else exchange.from_client
+    if parse_version(exchange.from_server) != "1.3":
+        return parse_certificates(flight)
+    return [_parse_certificate(der) for der in tls_records.list_certificates(
+        tls_records.decrypt_messages(flight, exchange.keys, is_servers=is_servers))]
+
+
+def read_signing_keys(exchange: Exchange) -> list[str]:
+    """Return the kinds of keys with which server and client signed a handshake of TLS 1.3.
+
+    RSA is `rsa`, of any length. A side that did not sign, or whose messages are not decrypted, is
+    "".
+    """
+    signed = [dict(tls_records.decrypt_messages(flight, exchange.keys, is_servers=is_servers)).get(
+        CERTIFICATE_VERIFY, b"") for flight, is_servers in (
+            (exchange.from_server, True), (exchange.from_client, False))]
+    return [_SCHEMES.get(int.from_bytes(body[:2], "big"), "") for body in signed]
+
+
+def parse_groups(flight: bytes) -> set[str]:
+    """Return the groups of the key agreement in all TLS data that a server sent.
+
+    A group without a name here is its number. A resumed session of TLS 1.2 has none.
+    """
+    sent = list(messages.split_messages(b"".join(
+        body for kind, body in messages.split_records(flight) if kind == messages.HANDSHAKE)))
+    numbers = tls_records.list_agreed_groups(sent) or [
+        int.from_bytes(body[1:3], "big") for kind, body in sent
+        if kind == _KEY_EXCHANGE and body[:1] == bytes((_NAMED_CURVE,))]
+    return {_GROUPS.get(number, f"{number:#06x}") for number in numbers}
 
 
 def parse_certificates(flight: bytes) -> list[CapturedCertificate]:
@@ -362,9 +429,18 @@ def _parse_certificate(der: bytes) -> CapturedCertificate:
     certificate = x509.load_der_x509_certificate(der)
     subject, issuer = (str(name.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
                        for name in (certificate.subject, certificate.issuer))
+    return CapturedCertificate(subject, issuer, _describe_key(certificate))
+
+
+def _describe_key(certificate: x509.Certificate) -> str:
+    """Return the kind of a certificate's key, as the factor `key` names it."""
+    oid = certificate.public_key_algorithm_oid.dotted_string
+    if oid.startswith(_ML_DSA_OID):
+        return _ML_DSA.get(int(oid.rpartition(".")[2]), oid)
     public = certificate.public_key()
-    kind = "p" if isinstance(public, EllipticCurvePublicKey) else "rsa"
-    return CapturedCertificate(subject, issuer, f"{kind}-{getattr(public, 'key_size', 0)}")
+    if isinstance(public, EllipticCurvePublicKey):
+        return f"p-{public.key_size}"
+    return f"rsa-{public.key_size}" if isinstance(public, RSAPublicKey) else oid
 
 
 # --- Captured EAP-AKA authentications, recomputed step by step ---

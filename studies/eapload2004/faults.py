@@ -9,10 +9,12 @@ terms.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from studies.eapload2004.cells import NAMES, cell_ids
-from studies.policy_factors import change_layer
-from studies.study import Fault
+from policies import Policy
+from studies.eapload2004.cells import NAMES, TODAYS, USUAL_FRAGMENT_BYTES, cell_ids
+from studies.policy_factors import Change, change_layer
+from studies.study import Fault, StudyError
 
 
 def _cell_levels(**changes: str) -> Mapping[str, str]:
@@ -20,16 +22,39 @@ def _cell_levels(**changes: str) -> Mapping[str, str]:
     return dict(zip(NAMES, cell_ids(**changes), strict=True))
 
 
+def _change_tls(**changes: Any) -> Change:
+    """Return a function that copies a policy with other settings of TLS."""
+    def change_policy(policy: Policy) -> Policy:
+        layer = policy.layers.dot1x
+        if layer is None or layer.tls is None:
+            raise StudyError(f"policy {policy.id}: has no settings of TLS, which the control "
+                             "changes; choose method=tls")
+        return change_layer("dot1x", tls=layer.tls.model_copy(update=changes))(policy)
+    return change_policy
+
+
 _LOADED, _ALONE, _NEAR = _cell_levels(load="20"), _cell_levels(load="0"), _cell_levels(
     load="0", path="near")
 _TEMPORARY = _cell_levels(load="0", identity="p-tmsi")
 _AKA = _cell_levels(load="0", method="aka", server="hostapd", hss="40")
+_POST_QUANTUM = _cell_levels(load="0", **TODAYS["ML-DSA-65, X25519MLKEM768"])
+#: Devices that have times of ML-DSA.
+_NEW_DEVICES = {"server_device": "epyc-openssl", "client_device": "epyc-openssl"}
 
 CONTROLS: Mapping[str, Fault | str] = {
     "no-cache": Fault("the server's session cache is switched off, against the policy",
                       on=_cell_levels(sessions="resumed"), fails=("certificates", "resumption")),
     "longer-chain": Fault("the supplicant shows a certificate more than its policy has",
                           on=_ALONE, fails=("policy",)),
+    "other-fragments": Fault("the server cuts TLS into fragments that are 4 bytes longer",
+                             policy=_change_tls(fragment_bytes=USUAL_FRAGMENT_BYTES + 4),
+                             on=_ALONE, fails=("policy",)),
+    "classical-certificates": Fault("certificates of RSA-2048 in place of ML-DSA-65",
+                                    policy=_change_tls(key="rsa-2048"), on=_POST_QUANTUM,
+                                    sets=_NEW_DEVICES, fails=("policy",)),
+    "classical-group": Fault("a key agreement by X25519 alone, without ML-KEM",
+                             policy=_change_tls(group="x25519"), on=_POST_QUANTUM,
+                             sets=_NEW_DEVICES, fails=("policy",)),
     "half-rate": Fault("the background comes at half of its rate", on=_LOADED,
                        fails=("offered load",)),
     "even-gaps": Fault("the background comes at its rate, but in equal gaps", on=_LOADED,

@@ -55,8 +55,8 @@ from studies.eapload2004.waterfall import (
 from studies.study import Judgement, Repetition
 
 #: The generator's journals, which are stored with the record so that it can be judged again.
-_JOURNALS = ("open.json", *load.BEFORE, *load.AFTER, load.YARDSTICK)
-_KEPT = ("stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
+_JOURNALS = ("open.json", *load.BEFORE, *load.AFTER, load.YARDSTICK, load.TLS_KEYS)
+_KEPT = ("debian", "stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
          "is_ordered", "processor_s", "clock_step_s", "failure", "saturated_busy_s")
 
 #: Number of parts in a comparison of drivers; the interval is computed over them.
@@ -91,12 +91,14 @@ def judge_repetition(repetition: Repetition) -> Judgement:
     if journal:
         ended_s = max([row["due_s"] for row in journal["rows"]], default=ended_s)
     at_access_point, vectors = read_exchanges(out / "auth-ap.pcap"), _read_vectors(out)
+    sample = read_exchanges(out / "auth-load.pcap")
+    exchanges.add_keys([*at_access_point, *sample], _read_tls_keys(out))
     rows = journal.get("rows", ())
     observed = LoadObservations(
         cell=repetition.cell.ids, rate_per_s=_requested_rate(repetition.cell.ids, out), raw=raw,
         asked=options["authentications"], seen=len(times),
         supplicant=at_access_point, server=read_exchanges(out / "auth-server.pcap"),
-        sample=read_exchanges(out / "auth-load.pcap"), rows=rows, ended_s=ended_s,
+        sample=sample, rows=rows, ended_s=ended_s,
         overload=_measure_overload(rows, raw["refused"])
         if is_overloaded(repetition.cell.ids, settings) else None,
         reference=_read_reference(out, options["saturating"]), vectors=len(vectors),
@@ -192,6 +194,12 @@ def _read_vectors(out: Path) -> list[tuple[bytes, bytes]]:
     """
     file = out / "auth-hss.pcap"
     return exchanges.read_vectors(file) if file.exists() else []
+
+
+def _read_tls_keys(out: Path) -> list[str]:
+    """Return the lines of the server's TLS key log, or [] without one."""
+    file = out / load.TLS_KEYS
+    return list(json.loads(file.read_text())) if file.exists() else []
 
 
 def _read_yardstick(out: Path) -> list[tuple[float, float]]:

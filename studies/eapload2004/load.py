@@ -49,6 +49,8 @@ AFTER = JournalFiles("alone-after.json", "saturated-after.json", "rested-after.j
 CALIBRATION = "calibration"
 #: File with the times of a fixed calibration workload throughout the repetition.
 YARDSTICK = "yardstick.json"
+#: File with the server's TLS keys since the load began, to decrypt captures of TLS 1.3.
+TLS_KEYS = "tls-keys.json"
 #: Pauses before clients that find the server idle (s), used in turn.
 PAUSES_S = (0.002, 0.006, 0.015, 0.04, 0.1)
 _DUE, _RESPONSE = ROW.index("due_s"), ROW.index("response_s")

@@ -42,20 +42,21 @@ class LoadProgram:
         self._send_command(do=what, out=str(self._out / f"{name or what}.json"), **arguments)
         self._program.expect_line("done")
 
-    def calibrate_server(self, settings: Mapping[str, Any], *, is_real: bool,
+    def calibrate_server(self, settings: Mapping[str, Any], *, computes: bool, is_real: bool,
                          is_device: bool) -> None:
         """Measure the server without load: first a single client, then as many as saturate it.
 
-        In real time a machine is slower at first (by up to half), and times vary. So in real time
+        Where computing takes time, a machine is slower at first (by up to half), and times vary. So
         the server is kept busy first, without measurement.
 
         Args:
             settings: settings of the run.
+            computes: whether computing takes this machine's time.
             is_real: whether the clock is real.
             is_device: whether a modelled processor takes the server's time.
         """
         busy = {"customers": settings["customers"], "count": settings["saturating"]}
-        if is_real:
+        if computes:
             self.keep_busy(**busy)
         alone = (_DEVICE_ALONE if is_device else _REAL_ALONE) if is_real else _ALONE
         self._run_closed_loop(BEFORE.alone, customers=1, count=alone)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 #: Factors that belong to the policy.
 _OF_POLICY = ("key", "chain", "tls", "sessions", "path", "fragment", "identity", "method",
-              "server")
+              "server", "group")
 #: Realm of the home network.
 REALM = "home.example"
 #: CPU time of the host for an authentication of the supplicant (s).
@@ -295,8 +295,12 @@ def build_policy(ids: Mapping[str, str]) -> Policy:
     tls = TlsSettings.model_validate({"version": ids["tls"], "key": ids["key"],
                                       "chain": int(ids["chain"]), "sessions": ids["sessions"],
                                       "fragment_bytes": int(ids["fragment"]),
+                                      # P-256 is what FreeRADIUS insists on by itself.
+                                      "group": ids["group"] if ids["group"]
+                                      != eapload2004_cells.NOMINAL["group"] else None,
                                       "realm": REALM if ids["path"] == "proxied" else None})
-    name = "-".join(f"{factor}-{ids[factor]}" for factor in _OF_POLICY
+    name = "-".join(ids[factor] if factor == "group" else f"{factor}-{ids[factor]}"
+                    for factor in _OF_POLICY
                     if ids[factor] != eapload2004_cells.NOMINAL[factor]) or "nominal"
     # The usual fragment is as large as the background's: its request is one IP packet.
     is_usual = ids["fragment"] == eapload2004_cells.NOMINAL["fragment"]

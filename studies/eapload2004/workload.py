@@ -10,6 +10,7 @@ frames at the access point's radio for a capture. `studies.eapload2004` lists th
 from __future__ import annotations
 
 import json
+import platform
 import random
 import re
 import sys
@@ -39,7 +40,14 @@ from studies.eapload2004.daemons import (
     ProxyBypassingHostapd,
     RepeatedStation,
 )
-from studies.eapload2004.load import BEFORE, CALIBRATION, PAUSE_S, ReferenceLoad, capacity_per_s
+from studies.eapload2004.load import (
+    BEFORE,
+    CALIBRATION,
+    PAUSE_S,
+    TLS_KEYS,
+    ReferenceLoad,
+    capacity_per_s,
+)
 from studies.eapload2004.load_control import LoadProgram, MeasuredProcessor
 from topologies import queueing_disciplines
 
@@ -143,7 +151,8 @@ class Workload:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._processors = EmulatedProcessors(site)
-        self._server = EmulatedServer(site, self._processors)
+        self._server = EmulatedServer(site, self._processors, tells_keys=any(
+            task["tls"] == "1.3" for task in site.tasks.values()))
         self._supplicant = EmulatedSupplicant(site, self._processors)
         self._hostapd = ProxyBypassingHostapd(site)
         self._subscribers = SubscriberServers(site)
@@ -177,7 +186,8 @@ class Workload:
         self._server.restart_ended()  # The server may have ended in the repetition before.
         repetition = int(out.name.rpartition("-")[2])
         seed = settings["first_seed"] + repetition - 1
-        raw |= {"captures": [], "seed": seed, "clock": self._site.clock}
+        raw |= {"captures": [], "seed": seed, "clock": self._site.clock,
+                "debian": platform.freedesktop_os_release().get("VERSION_CODENAME", "")}
         if self._site.fault == "longer-way":
             delay_packets(self._site, _LONGER_MS)
         raw["ping_s"] = self._measure_round_trips()
@@ -191,7 +201,7 @@ class Workload:
             with ExitStack() as stack:
                 is_late = self._site.fault == "late-sample"
                 self._start_captures(stack, out, raw, self._capture_points(with_sample=not is_late))
-                charged = self._read_charges()
+                charged, known = self._read_charges(), len(self._read_tls_keys())
                 session.stamp("begin")
                 if rate:
                     generator.start_load(task, seed, rate_per_s=rate,
@@ -211,6 +221,8 @@ class Workload:
                 session.stamp("end")
                 raw["charged"] = _subtract(self._read_charges(), charged)
                 tcpdump.settle_captures()
+            if task["tls"] == "1.3":
+                (out / TLS_KEYS).write_text(json.dumps(self._read_tls_keys()[known:]))
             self._run_after_load(generator, task, out, raw)
 
     @contextmanager
@@ -241,6 +253,10 @@ class Workload:
         elif task["share"] and self._processor.is_real:
             generator.calibrate_again(settings, is_device=self._processor.is_device)
             raw["saturated_busy_s"] += [generator.saturated_busy_s]
+
+    def _read_tls_keys(self) -> list[str]:
+        """Return the lines that are in the key logs of all FreeRADIUS servers so far."""
+        return [line for lines in self._server.read_tls_keys().values() for line in lines]
 
     def _read_charges(self) -> dict[str, float]:
         """Return the times that the server's modelled processor has been charged so far."""
@@ -277,7 +293,8 @@ class Workload:
 
     def _calibrate_server(self, generator: LoadProgram, settings: Mapping[str, Any],
                           raw: dict[str, Any]) -> None:
-        generator.calibrate_server(settings, is_real=self._processor.is_real,
+        generator.calibrate_server(settings, computes=self._site.clock != "virtual",
+                                   is_real=self._processor.is_real,
                                    is_device=self._processor.is_device)
         raw["saturated_busy_s"] = [generator.saturated_busy_s]
 
@@ -404,10 +421,14 @@ class Workload:
             "secret": site.secrets["network"]["radius_secret"], "identity": network.LOAD,
             "pki": str(site.mount / network.LOAD / "pki"), "version": task["tls"],
             "goes_first": site.clock == "real"}))
-        argv = site.testbed.node_command(network.LOAD, [sys.executable, "-m", "measure.load",
-                                                        str(target)])
-        with HostProgram("load generator", argv, site.log_path("generator", network.LOAD),
-                         program_environment()) as program:
+        argv = [sys.executable, "-m", "measure.load", str(target)]
+        # By the processor clock the generator's computing takes no time, so that its own processor
+        # never limits what the server gets.
+        tools = site.testbed.tool_environment
+        made = (site.testbed.tool_command if tools else site.testbed.node_command)(
+            network.LOAD, argv)
+        with HostProgram("load generator", made, site.log_path("generator", network.LOAD),
+                         program_environment() | (tools or {})) as program:
             yield LoadProgram(program, out, lambda: self._read_charges()["busy_s"])
 
 

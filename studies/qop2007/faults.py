@@ -30,6 +30,7 @@ _JOINED, _CONTINUED = "MPTCP: new address joins the connection", "MPTCP: data se
 _SHAKEN, _DATA = "MPTCP: handshake", "MPTCP: data are packets"
 _HAVE_CONNECTION = "MPTCP: kernels have the connection"
 _IN_TLS, _CERTIFIED = "RADIUS inside TLS", "RadSec: mutual certificates"
+_AGREED_IN_TLS = "RadSec: TLS group"
 _MACSEC, _SEALED = "MACsec on every frame of the wire", "MACsec encrypts"
 _OPEN, _CARRIED = "MACsec frames open", "MACsec carries what is captured above it"
 _NUMBERED, _IN_WIRES_KERNELS = "MACsec packet numbers", "MACsec in the kernels"
@@ -55,6 +56,7 @@ _REPORTS, _TRANSITION = (f"examples/wpa2-psk-{name}.yml"
                          for name in ("neighbor-report", "bss-transition"))
 _CARD = "examples/wpa3-eap-aka-prime.yml"
 _POST_QUANTUM = "examples/wpa3-eap-tls-ml-dsa-65.yml"
+_RADSEC = "examples/wpa3-radsec-ml-dsa-65.yml"
 _WIREGUARD = "examples/wpa2-wireguard.yml"
 #: Policies of WPA3's transition mode: a station with both key managements, and an older one.
 _MIXED, _MIXED_PSK = "examples/wpa2-wpa3-sae.yml", "examples/wpa2-wpa3-psk.yml"
@@ -269,10 +271,13 @@ TODAYS: Mapping[str, Fault] = {
     "radius-by-udp": Fault(
         "RADIUS goes by UDP between access point and server",
         policy=change_layer("dot1x", transport=None), on=control_cell("M5-radsec"),
-        fails=[_IN_TLS, _CERTIFIED]),
+        fails=[_IN_TLS, _CERTIFIED, _AGREED_IN_TLS]),
     "nameless-proxy": Fault(
         "the server of RADIUS inside TLS requests no certificate from access points",
         {"gateway.proxies": "unknown"}, on=control_cell("M5-radsec"), fails=[_CERTIFIED]),
+    "classical-radsec": Fault(
+        "RADIUS inside TLS agrees on P-256, without ML-KEM", {"gateway.radsec_group": "p-256"},
+        on=control_cell(_RADSEC), fails=[_AGREED_IN_TLS]),
     "clear-wires": Fault(
         "frames on wires are not protected", policy=remove_layer("wire"),
         on=control_cell("M5-macsec"),

@@ -19,8 +19,9 @@ from harness import secrets
 from harness.errors import UserError
 from harness.render import make_inventory, render_policy
 from measure.services import radius
-from policies import load_all, load_named
+from policies import TlsSettings, load_all, load_named
 from rendering import ANSIBLE, PLAYBOOK, Job, render, settings
+from studies.policy_factors import change_layer
 from studies.qop2007 import attacks, fault_injection
 from studies.qop2007.faults import FAULTS
 from studies.study import Fault, StudyError
@@ -203,6 +204,25 @@ def test_each_daemon_is_on_the_node_of_its_duty(tmp_path: Path) -> None:
     assert "intranet" not in of_node
 
 
+@pytest.mark.parametrize(("group", "curve", "offered"), [
+    ("x25519mlkem768", "X25519MLKEM768", ""), ("mlkem768", "MLKEM768", "MLKEM768"),
+    ("secp384r1mlkem1024", "SecP384r1MLKEM1024", "SecP384r1MLKEM1024")])
+def test_each_end_of_tls_has_the_group(tmp_path: Path, group: str, curve: str,
+                                       offered: str) -> None:
+    """Both TLS connections of the server have it, and a station is told what it offers not."""
+    policy = change_layer("dot1x", tls=TlsSettings(version="1.3", group=group))(  # type: ignore[arg-type]
+        load_named("M5-radsec"))
+    conf = asyncio.run(render_policy(policy, load_network("campus"), secrets.make_secrets(),
+                                     work=tmp_path, name="group", mount="/mount",
+                                     release="trixie"))
+    server = (conf / "radius/freeradius/radiusd.conf").read_text()
+    proxy = (conf / "ap-1/radius_proxy/proxy.conf").read_text()
+    assert (server + proxy).count(f'ecdh_curve = "{curve}"') == 3
+    settings = conf / "laptop/openssl.cnf"
+    assert settings.exists() is bool(offered)
+    assert not offered or f"Groups = {offered}\n" in settings.read_text()
+
+
 def test_a_home_agent_may_have_its_radius_server_elsewhere(tmp_path: Path) -> None:
     """Then it runs none of its own; where it is a gateway too, one node has both."""
     network = load_network("two-subnets")
@@ -303,6 +323,7 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
         spoilt += [key for key in ("peers", "proxies") if made["gateway"][key] != "known"]
         spoilt += ["revocation"] * (made["gateway"]["revocation"] != "checked")
         spoilt += ["vlans"] * (made["gateway"]["vlans"] != "used")
+        spoilt += ["radsec_group"] * (made["gateway"]["radsec_group"] != "policy")
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
         spoilt += ["subscriber"] * (made["hss"] != made["subscriber"])
         spoilt += ["cak"] * (made["gateway"]["cak"] != made["wires"]["cak"])
@@ -328,7 +349,8 @@ def test_without_a_control_nothing_is_spoilt() -> None:
         made = secrets.make_secrets(fault)
         assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
         assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known",
-                                   "revocation": "checked", "vlans": "used", **made["wires"]}
+                                   "revocation": "checked", "vlans": "used",
+                                   "radsec_group": "policy", **made["wires"]}
         assert len(set(made["mobile_ip"].values())) == 1
 
 

@@ -12,9 +12,14 @@ import fabricated
 import policies
 import studies
 from conftest import PROJECT, Qop
-from guest import image, libraries, root
+from guest import image, libraries, root, root_variants
 from guest.releases import BOOKWORM, RELEASES, TRIXIE
-from guest.root_variants import PackageList, RootWithPackages
+from guest.root_variants import (
+    PackageList,
+    PackageListWithStrongswan,
+    RootWithPackages,
+    RootWithStrongswan,
+)
 from harness.engine import recording, request, setup
 from harness.engine.plan import Plan, RunSettings
 from harness.engine.request import RunRequest
@@ -78,15 +83,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, str]]:
     return asked
 
 
-def test_strongswan_of_its_own_is_skipped_on_another_release(
-        asked: list[tuple[Any, str]], capsys: pytest.CaptureFixture[str]) -> None:
-    """M12's is compiled for the default release alone; all other policies are measured."""
-    plan = plan_for("trixie", "P1", "M12")
-    machine = setup.make_machine_for_plan(plan)
-    assert asked == [(None, "bookworm"), (None, "trixie")]
-    [reason] = machine.lacking.values()
-    assert reason == "the strongSwan with ML-KEM is compiled for Debian 12 alone"
-    assert "qop: skipping M12" in capsys.readouterr().err
+def test_strongswan_of_its_own_is_compiled_for_each_release(
+        asked: list[tuple[Any, str]]) -> None:
+    """M12's image is of the run's release, and so is the root in which strongSwan is compiled."""
+    machine = setup.make_machine_for_plan(plan_for("trixie", "P1", "M12"))
+    assert not machine.lacking
+    [(packages, suite)] = [each for each in asked if each[0] is not None]
+    assert isinstance(packages, PackageListWithStrongswan)
+    assert suite == "trixie"
+    assert root_variants._compile_key(TRIXIE) != root_variants._compile_key(BOOKWORM)
+    for release in RELEASES.values():
+        root_part = image.list_image_parts(packages=packages, release=release)[1]
+        assert root_part.recipe == RootWithStrongswan(packages, release=release)
 
 
 def test_testbeds_boot_the_image_of_the_release(asked: list[tuple[Any, str]]) -> None:

@@ -77,7 +77,8 @@ def test_computed_packets_are_those_of_a_capture(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "file"), [
     ("M13", PROJECT / "policies/M13.yml"),
-    ("ML-DSA-65", PROJECT / "examples/wpa3-eap-tls-ml-dsa-65.yml")])
+    ("ML-DSA-65", PROJECT / "examples/wpa3-eap-tls-ml-dsa-65.yml"),
+    ("P384-ML-KEM", PROJECT / "examples/wpa3-eap-tls-secp384r1-ml-kem.yml")])
 def test_computed_packets_are_those_of_a_newer_release(name: str, file: Path) -> None:
     """Longer hellos, smaller fragments, certificates that the station compresses."""
     packets = last_conversation(read_packets(RECORDED / f"trixie-{name}.pcap"))

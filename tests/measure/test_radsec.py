@@ -219,6 +219,17 @@ def test_a_repetition_in_the_guest_is_proven() -> None:
         RECORDED / "auth-wire.pcap", raw_values()["radsec_keys"])] == [32]
 
 
+@pytest.mark.parametrize(("group", "ok"), [
+    ("p-256", True), ("x25519", False), ("x25519mlkem768", False)])
+def test_group_of_the_connection_is_that_of_the_policy(tmp_path: Path, group: str,
+                                                       ok: bool) -> None:
+    """The server's hello states the group; without the connection's capture the check fails."""
+    *_, agreed = radsec.check_radsec(observed(RECORDED, raw_values()), group)
+    assert (agreed.check, agreed.ok) == ("RadSec: TLS group", ok)
+    *_, absent = radsec.check_radsec(observed(tmp_path, raw_values()), group)
+    assert not absent.ok
+
+
 def by_udp(folder: Path, _raw: dict[str, Any]) -> None:
     """One request by UDP besides."""
     wire = folder / "auth-wire.pcap"

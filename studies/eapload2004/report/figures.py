@@ -32,7 +32,9 @@ from studies.eapload2004.waterfall import DRAWN
 #: Factors that do not belong to a policy: load, place, distance and driver.
 _BESIDE = ("load", "share", "place", "rtt", "driver")
 _WORDS: Mapping[str, Mapping[str, str]] = {
-    "key": {"rsa-1024": "RSA-1024", "rsa-2048": "RSA-2048", "p-256": "P-256"},
+    "key": {"rsa-1024": "RSA-1024", "rsa-2048": "RSA-2048", "p-256": "P-256",
+            "ml-dsa-44": "ML-DSA-44", "ml-dsa-65": "ML-DSA-65"},
+    "group": {"x25519": "X25519", "x25519mlkem768": "X25519MLKEM768"},
     "sessions": {"resumed": "resumed"}, "path": {"proxied": "through a proxy", "near": "near"},
     "identity": {"p-tmsi": "temporary identity"}, "server": {"hostapd": "hostapd"},
     "method": {"aka": "EAP-AKA"}}

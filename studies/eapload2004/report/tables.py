@@ -7,6 +7,7 @@ authentication by load of the server. Further tables are:
 - `methods`: EAP-TLS and EAP-AKA without load, by server
 - `model`: predictions of the queueing model, compared with measurements
 - `overload`: more load than the server's capacity
+- `todays`: today's certificates and post-quantum ones, at shares of the capacity
 - tables for changed networks, the load generator, CPU times, and the parts of an authentication
 
 The paper is Kambourakis, Rouskas and Gritzalis (2004). `studies.eapload2004` lists the terms.
@@ -22,8 +23,25 @@ from analysis.queueing import QueueingError, apply_settings, solve_network
 from analysis.reporting.table_entries import MISSING_ENTRY, estimate_entry
 from analysis.table import Column, Entry, Quantity, Table
 from studies.eapload2004 import model
-from studies.eapload2004.cells import ALONE, HSS_RTTS_MS, PLACES, TABLE_1, aka_ids, cell_ids
-from studies.eapload2004.measurements import BACKGROUND, ROUND_TRIPS, SERVICE, UTILIZATION
+from studies.eapload2004.cells import (
+    ALONE,
+    HSS_RTTS_MS,
+    PLACES,
+    SHARES,
+    TABLE_1,
+    TODAYS,
+    aka_ids,
+    cell_ids,
+    share_ids,
+)
+from studies.eapload2004.measurements import (
+    BACKGROUND,
+    BACKGROUND_P95,
+    CAPACITY,
+    ROUND_TRIPS,
+    SERVICE,
+    UTILIZATION,
+)
 from studies.eapload2004.model import BackgroundPrediction, first_samples, measured_service_times
 from studies.eapload2004.published import PublishedValues
 from studies.eapload2004.report.claims import WITHIN, find_equivalence
@@ -65,7 +83,7 @@ def build_tables(cells: Cells, paper: PublishedValues, service: Mapping[float, f
         predicted: predictions for the load generator's authentications, by load.
     """
     made = (_table_1(cells, paper, service), _methods_table(cells), _model_table(predicted),
-            _overload_table(cells),
+            _overload_table(cells), _todays_table(cells),
             _what_if_table(cells), _generator_table(cells), _demands_table(cells),
             _split_table(cells))
     yield from (table for table in made if table is not None)
@@ -178,6 +196,38 @@ def _overload_table(cells: Cells) -> Table | None:
         Column("cell", "Cell"), *columns),
                  tuple(rows), "There is no steady state, so the model predicts nothing. The table "
                               "shows how fast times grow.", clock=cells.results.clock)
+
+
+def _todays_table(cells: Cells) -> Table | None:
+    """Build the table of today's certificates and post-quantum ones under load."""
+    names = (CAPACITY.name, ROUND_TRIPS.name, BACKGROUND.name, BACKGROUND_P95.name)
+    rows = []
+    for share in SHARES:
+        first: float | None = None
+        for title, policy in TODAYS.items():
+            values = [cells.mean_of_any(name, share_ids(share, **policy)) for name in names]
+            measured = [value for value in values if value is not None]
+            if len(measured) < len(names):
+                continue
+            capacity, *others = measured
+            first = first or capacity.estimate.mean
+            rows.append((Entry(title), Entry(f"{share}"), estimate_entry(
+                capacity.estimate, records=capacity.records),
+                         Entry(number=Quantity(capacity.estimate.mean / first)),
+                         *(estimate_entry(value.estimate, records=value.records)
+                           for value in others)))
+    if not rows:
+        return None
+    columns = (Column("policy", "Certificates and group"), Column("share", "load, % of capacity"),
+               Column(CAPACITY.name, "capacity", "1/s", 1.0, 1),
+               Column("ratio", "of the first row's", "", 1.0, 2),
+               Column(ROUND_TRIPS.name, "round trips", "", 1.0, 0),
+               _ms_column(BACKGROUND.name, "mean latency"),
+               _ms_column(BACKGROUND_P95.name, "95th percentile"))
+    return Table("todays", "Today's and post-quantum certificates under load, TLS 1.3", columns,
+                 tuple(rows), "Each load is a share of the capacity that the same repetition "
+                 "measured before. Latencies are those of the background, next to the server.",
+                 clock=cells.results.clock)
 
 
 def _methods_table(cells: Cells) -> Table | None:

@@ -17,15 +17,19 @@ from measure.agent.errors import MeasureError
 from measure.capture import pcap
 from measure.load.generator import FIRST_PORT
 from studies.eapload2004 import checks, judge, load
-from studies.eapload2004.checks import LoadObservations, run_checks
+from studies.eapload2004.checks import LoadObservations, check_policy, run_checks
 from studies.eapload2004.exchanges import (
     AirLosses,
     CapturedCertificate,
     Exchange,
     RoundTrip,
+    add_keys,
     count_spare,
+    parse_groups,
     parse_version,
+    read_certificates,
     read_exchanges,
+    read_signing_keys,
     read_supplicant_times,
 )
 from studies.eapload2004.measurements import OverloadRecord, ReferenceRecord
@@ -35,7 +39,7 @@ RECORDED = PROJECT / "tests" / "recorded" / "eapload2004"
 CELL = {"load": "5", "rtt": "120", "sessions": "full", "path": "direct", "identity": "imsi",
         "method": "tls", "server": "freeradius", "hss": "0", "tls": "1.2", "share": "0",
         "driver": "generator", "chain": "2", "key": "rsa-1024", "fragment": "1024",
-        "place": "room"}
+        "place": "room", "group": "p-256"}
 
 
 @pytest.mark.parametrize(("kind", "trips"), [("full", 5), ("resumed", 3)])
@@ -138,6 +142,8 @@ def test_a_packet_too_many_is_counted(spoken: list[tuple[int, int, bytes]], spar
     ("policy", {"cell": {**CELL, "key": "p-256"}}),
     ("policy", {"cell": {**CELL, "tls": "1.3"}}),
     ("policy", {"cell": {**CELL, "fragment": "256"}}),
+    ("policy", {"cell": {**CELL, "fragment": "1020"}}),
+    ("policy", {"cell": {**CELL, "group": "x25519mlkem768"}}),
     ("identity", {"cell": {**CELL, "identity": "p-tmsi"}, "imsi": "mobile-node"}),
     ("challenges", {"cell": {**CELL, "method": "aka"}}),
     ("losses on the air", {"cell": {**CELL, "place": "outside"}}),
@@ -335,6 +341,46 @@ def test_who_loads_the_server_otherwise_is_seen(observed: LoadObservations, requ
     assert ("as eapol_test" not in broken(compared)) is is_alike
 
 
+#: The cell of a capture on Debian 13, whose FreeRADIUS makes EAP packets 4 bytes smaller.
+POST_QUANTUM = {**CELL, "tls": "1.3", "key": "ml-dsa-65", "group": "x25519mlkem768"}
+
+
+def read_post_quantum(*, has_keys: bool = True) -> list[Exchange]:
+    """Return a captured authentication with ML-DSA-65, with its lines of the server's key log."""
+    captured = read_exchanges(RECORDED / "ml-dsa-ap.pcap")
+    if has_keys:
+        add_keys(captured, (RECORDED / "ml-dsa-keys.txt").read_text().splitlines())
+    return captured
+
+
+def test_certificates_of_tls_1_3_are_decrypted() -> None:
+    """The server's key log shows certificates and signatures; hellos show the group."""
+    [exchange] = read_post_quantum()
+    chains = [read_certificates(exchange, is_servers=side) for side in (True, False)]
+    assert [[each.subject for each in chain] for chain in chains] == [
+        ["server", "qop1"], ["mobile-node", "qop1"]]
+    assert {each.key for chain in chains for each in chain} == {"ml-dsa-65"}
+    assert read_signing_keys(exchange) == ["ml-dsa-65", "ml-dsa-65"]
+    assert parse_groups(exchange.from_server) == {"x25519mlkem768"}
+
+
+@pytest.mark.parametrize(("cell", "debian", "has_keys", "ok"), [
+    ({}, "trixie", True, True),
+    ({}, "bookworm", True, False), ({}, "trixie", False, False),
+    ({"key": "rsa-2048"}, "trixie", True, False), ({"group": "x25519"}, "trixie", True, False),
+    ({"chain": "1"}, "trixie", True, False), ({"fragment": "1028"}, "trixie", True, False),
+    ({"server": "hostapd"}, "trixie", True, False)])
+def test_post_quantum_certificates_are_proven(
+        observed: LoadObservations, cell: dict[str, str], debian: str, has_keys: bool,
+        ok: bool) -> None:
+    """The check fails for another key, group, chain or fragment, and without keys."""
+    captured = read_post_quantum(has_keys=has_keys)
+    check = check_policy(replace(
+        observed, cell={**POST_QUANTUM, **cell}, supplicant=captured,
+        raw={**observed.raw, "debian": debian}))
+    assert check.ok is ok, check.detail
+
+
 def test_controls_are_named() -> None:
     """Each can be asked for, and says what it does."""
     assert {"no-cache", "half-rate", "server-stopped", "expired-certificate", "rogue-authority",
@@ -342,7 +388,8 @@ def test_controls_are_named() -> None:
             "permanent-identity", "home-authority", "uncharged", "stale-sequence", "hss-down",
             "killed", "longer-chain", "even-gaps", "late-arrivals", "longer-way", "request-lost",
             "other-offer", "one-fewer", "late-sample", "around-the-proxy", "half-processor",
-            "late-frames"} == set(STUDY.faults)
+            "late-frames", "other-fragments", "classical-certificates",
+            "classical-group"} == set(STUDY.faults)
 
 
 def test_a_calibration_is_told_step_by_step(tmp_path: Path,

@@ -136,6 +136,31 @@ def test_in_real_time_a_device_takes_its_time(tmp_path: Path) -> None:
     assert len(measured.arrivals_s) >= 30
 
 
+#: A cell with ML-DSA-65 and X25519MLKEM768, by the processor clock on Debian 13.
+_POST_QUANTUM = {"key": "ml-dsa-65", "tls": "1.3", "group": "x25519mlkem768", "rtt": "0"}
+_ON_DEBIAN_13 = ("--release", "trixie", "--clock", "processor", "--server-device", "today-native",
+                 "--client-device", "today-native")
+
+
+def test_post_quantum_certificates_are_proven_under_load(tmp_path: Path) -> None:
+    """Certificates are decrypted, and the server is asked 31 times for each authentication."""
+    record = measure(Qop(tmp_path), "new", "0", *_ON_DEBIAN_13, "--set", "saturating=40", "--set",
+                     "arrivals=30", share="25", count=2, **_POST_QUANTUM)["0"]
+    measured = body(record)
+    assert measured.round_trips == 31
+    assert measured.saturation is not None and measured.saturation.capacity_per_s > 0
+    [policy] = [check.detail for check in record.evidence if check.check == "policy"]
+    assert policy == ("TLS 1.3, x25519mlkem768; chains of 2 and 2, ml-dsa-65, signed with "
+                      "ml-dsa-65; in pieces of 1020 bytes")
+
+
+@pytest.mark.parametrize("fault", ["classical-certificates", "classical-group"])
+def test_loss_of_post_quantum_protection_is_seen(fault: str, tmp_path: Path) -> None:
+    record = measure(Qop(tmp_path), fault, "0", *_ON_DEBIAN_13, "--fault", fault, count=2,
+                     **_POST_QUANTUM)["0"]
+    assert [check.check for check in record.evidence if not check.ok] == ["policy"]
+
+
 def test_the_visited_network_asks_by_realm(tmp_path: Path) -> None:
     """Through its proxy it takes as long as directly, a round trip for a longer name aside."""
     record = measure(Qop(tmp_path), "proxied", "5", path="proxied", count=3)["5"]

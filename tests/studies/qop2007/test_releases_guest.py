@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from conftest import PROJECT, Qop, checks
+import policies
+from conftest import PROJECT, VIRTUAL, Qop, checks
 from measure.records.record import Record
+from plans import body
 from studies.qop2007.faults import FAULTS
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
@@ -61,6 +65,62 @@ def test_certificates_that_are_too_long_fail_with_the_servers_limit(
     record = measured["WPA3-ML-DSA-87"]
     assert record.status == "failed"
     assert "16,384" in record.reason or "16384" in record.reason
+
+
+#: Policies with ML-DSA-65 and X25519MLKEM768 on the whole path, by the round trips of their move.
+FAST, FULL = ("ft", "okc", "fils"), ("eap-tls", "radsec", "peap", "ttls")
+ROUND_TRIP_S = 0.020
+FAR = ["--release", "trixie", *VIRTUAL, "--repetitions", "1", "--stream-bytes", "100k",
+       "--move-stream", "5"]
+
+
+def test_post_quantum_certificates_cost_their_round_trips_over_the_path(shared_qop: Qop) -> None:
+    """Full authentications pay each round trip at the move, too. Those with keys spare them."""
+    files = {kind: PROJECT / f"examples/wpa3-{kind}-ml-dsa-65.yml" for kind in (*FAST, *FULL)}
+    options = [word for file in files.values() for word in ("--policy", str(file))]
+    _, records = shared_qop.run("far-new", *FAR, *options, "--scenarios", "campus-20ms")
+    by_id = {record.cell["policy"]: record for record in records.values()}
+    moves_s = {kind: _move_s(by_id[policies.load_policy(file).id]) for kind, file in files.items()}
+    assert all(moves_s[kind] < ROUND_TRIP_S for kind in FAST)
+    assert all(moves_s[kind] > 20 * ROUND_TRIP_S for kind in FULL)
+    assert moves_s["ttls"] < moves_s["peap"] < moves_s["eap-tls"]
+    held = checks(by_id[policies.load_policy(files["radsec"]).id])
+    assert "4588 (x25519mlkem768) expected" in held["RadSec: TLS group"]
+
+
+def _move_s(record: Record) -> float:
+    """Return how long the move of a proven repetition took (s)."""
+    assert record.status == "ok", f"{record.cell}: {record.reason}"
+    return body(record).handoff_s or 0.0
+
+
+def test_post_quantum_authentication_survives_a_wire_that_loses_packets(shared_qop: Qop) -> None:
+    """With 5 % lost, packets are sent again, and each authentication is proven."""
+    _, records = shared_qop.run(
+        "lossy-new", *FAR, "--policies", EXAMPLES[65], "--scenarios",
+        str(PROJECT / "examples/scenarios/campus-5-percent-lost.yml"))
+    [record] = records.values()
+    assert _move_s(record) > 30 * ROUND_TRIP_S
+
+
+def test_ttls_resumes_sessions_of_tls_1_3(shared_qop: Qop, tmp_path: Path) -> None:
+    """No certificate is shown and no password sent, in the first and in the second session."""
+    file = tmp_path / "resumed.yml"
+    file.write_text(f"""
+id: TTLS-RESUMED
+name: TTLS-PAP with TLS 1.3, resumed
+extends: {PROJECT / "policies/M5.yml"}
+layers:
+  dot1x: {{eap: TTLS, inner: PAP, identity: anonymous,
+          tls: {{version: "1.3", group: x25519, sessions: resumed}}}}
+""")
+    _, records = shared_qop.run("ttls-resumed", *SMALL, "--policies", str(file),
+                                "--authentications", "2")
+    [record] = records.values()
+    assert record.status == "ok", record.reason
+    held = checks(record)
+    for name in ("session resumed", "no inner method in a resumed session", "TLS 1.3"):
+        assert {name, name + EARLIER} <= held.keys()
 
 
 @pytest.mark.parametrize("fault", ["classical-certificates", "classical-group"])
