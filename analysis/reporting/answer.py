@@ -375,8 +375,8 @@ def _format_counts(counts: Collection[int]) -> str:
 def _describe_extremes(cells: Cells) -> Iterator[str]:
     """Yield a sentence with the smallest and largest mean of each metric, for up to four metrics.
 
-    They are the study's first metrics. The intervals of all cells hold together, as the data choose
-    the two cells. This is for a run without a baseline.
+    The metrics are the study's first ones. The data choose the two cells, so the intervals of all
+    cells hold at the same time. This is for a run without a baseline.
     """
     metrics = [metric for metric in cells.results.study.metrics if metric.better]
     for metric in metrics[:_MAX_LEVELS]:
@@ -399,7 +399,7 @@ def _describe_metric(cells: Cells, metric: Metric,
                      decisions: Sequence[SignificanceDecision]) -> str:
     """Return a sentence on the smallest and largest significant cost in a metric, or "".
 
-    The data choose these scenarios, so the intervals of all scenarios hold together.
+    The data choose these scenarios, so the intervals of all scenarios hold at the same time.
     """
     level = _joint_level(len(decisions))
     costs = [(cost, decision) for decision in decisions if decision.outcome == "different"
@@ -423,7 +423,7 @@ def _describe_metric(cells: Cells, metric: Metric,
 
 
 def _joint_level(count: int) -> float:
-    """Return the level of each of several intervals that hold together (Bonferroni)."""
+    """Return the level of each of several intervals that hold at the same time (Bonferroni)."""
     return 1 - (1 - LEVEL) / max(1, count)
 
 

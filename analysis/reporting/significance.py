@@ -5,7 +5,7 @@ The baseline is the policy that others are compared with, such as the one withou
 `SignificanceDecision` for each pair and metric: different, equivalent or undecided, with a p-value
 corrected for the number of comparisons. For undecided pairs it estimates how many more repetitions
 are needed. `make_decision_tables` makes a table of the decisions for each metric. In a run with
-`--until-decided`, differences are decided at the planned judgements, called looks.
+`--until-decided`, differences are decided only at planned interim analyses, called looks.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A claim is a conclusion of a paper that the run can confirm or refute. A plan that tests no claim
 has differences from its baseline to decide instead; these count as claims below. `DecisionRule`
-judges the claims of the study after the planned repetitions. If a claim is still undecided, it
-returns more repetitions to measure, and judges again afterwards. They are of the cells that the
+judges the claims of the study after the planned repetitions. If a claim is still undecided, the
+rule requests more repetitions, and judges again after them. It requests them for the cells that the
 claim needs (combinations such as one policy in one scenario).
 
 These judgements, called looks, are planned before the run and stored in the plan (`with_looks`). So
@@ -159,7 +159,7 @@ def _judge_differences(results: Results) -> list[Verdict]:
 
 
 def list_ids(ids: Collection[str]) -> str:
-    """Return ids as text. Of many, only the first and the number of the others stand there."""
+    """Return ids of claims as text: the first six, and the number of the others."""
     rest = len(ids) - _SHOWN
     return ", ".join([*list(ids)[:_SHOWN], *([f"{rest} more"] if rest > 0 else [])])
 

@@ -1,13 +1,13 @@
-"""Carry IP packets between a mobile node and its home agent in a Multipath TCP connection.
+"""Carry IPv4 packets between a mobile node and its home agent in a Multipath TCP connection.
 
 The program runs at both endpoints of a tunnel. Its files and commands are those of
-`measure.services.tunnel_program`, with `MptcpSettings`. A further command of a mobile node is
-`follow`: its addresses and routes have changed. The protocol is the kernel's (RFC 8684), and its
-in-kernel path manager opens and closes subflows. Nothing is encrypted.
+`measure.services.tunnel_program`, with `MptcpSettings`. A mobile node has the further command
+`follow`, which says that the node's addresses and routes have changed. The kernel implements
+Multipath TCP (RFC 8684), and its path manager opens and closes subflows. Nothing is encrypted.
 
 The mobile node sends its inner address on the connection, and the home agent answers with the same
-four bytes. Then both send IPv4 packets one after another, each of which has its length in its
-header.
+four bytes. Then both send IPv4 packets without separators. The receiver finds the end of a packet
+by the length in its IPv4 header.
 
 On `follow`, the program does what a network manager does with `ip mptcp endpoint`. It closes the
 subflow of the old address and adds the new address as an endpoint. The kernel then joins the
@@ -180,7 +180,7 @@ class PathManager:
     _events: GenericNetlink = field(default_factory=_open_family)
 
     def join_events(self) -> socket.socket:
-        """Receive the events of connections, and return the socket at which they arrive."""
+        """Subscribe to the kernel's MPTCP events, and return the netlink socket that gets them."""
         return self._events.join_group("mptcp_pm_events")
 
     def remove_endpoints(self) -> None:
@@ -237,7 +237,7 @@ class _End(TunnelEnd):
     settings: MptcpSettings
 
     def list_links(self) -> list[_Link]:
-        """Return all connections."""
+        """Return the connections of the tunnel that have not ended."""
         raise NotImplementedError
 
     def find_link(self, packet: bytes) -> _Link | None:

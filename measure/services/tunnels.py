@@ -69,7 +69,7 @@ class MobileTunnels:
             self.route_packets(node)
 
     def wait_ready(self) -> None:
-        """Return at once: the programs have printed that they are ready."""
+        """Do nothing, because `start` has waited until the programs were ready."""
 
     def stop(self) -> None:
         """End the programs, which removes their devices and routes, and remove routing rules."""
@@ -143,7 +143,7 @@ class MobileTunnels:
         return tunnel_rules(settings, has_mobile_ip=False)
 
     def file_path(self, node: str, name: str) -> Path:
-        """Return the path of a file of a node's program."""
+        """Return the path of a file that a node's tunnel program uses, such as its settings."""
         return self._site.run_folder(node) / f"{self.name}-{name}"
 
     @property

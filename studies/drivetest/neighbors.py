@@ -31,11 +31,11 @@ LEAST_CANDIDATE_DBM = -80.0
 
 @dataclass(frozen=True)
 class Neighbor:
-    """An access point that another one names.
+    """An access point that another access point lists in its neighbor report.
 
     - `name`, `bssid`: name of the node, and MAC address of the access point
-    - `operating_class`, `channel`: channel, by the numbers of IEEE 802.11
-    - `frequency_mhz`: centre frequency of the channel
+    - `operating_class`, `channel`: operating class and channel number of IEEE 802.11
+    - `frequency_mhz`: centre frequency of the channel in MHz
     """
 
     name: str

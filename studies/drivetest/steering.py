@@ -119,7 +119,7 @@ class NeighborRequests:
 
 def name_neighbors(controls: Mapping[str, ControlSocket], scenario: Scenario,
                    neighbors: Mapping[str, Sequence[Neighbor]]) -> None:
-    """Give each access point the neighbors for its reports.
+    """Configure the neighbors that each access point lists in its neighbor reports.
 
     Args:
         controls: control sockets of the access points' hostapd.
@@ -127,7 +127,7 @@ def name_neighbors(controls: Mapping[str, ControlSocket], scenario: Scenario,
         neighbors: neighbors by access point.
 
     Raises:
-        MeasureError: a hostapd refuses a neighbor.
+        MeasureError: a hostapd rejects a neighbor.
     """
     for name, control in controls.items():
         node = scenario.network.nodes[name]
@@ -158,12 +158,13 @@ class Steering:
     _due_s: float = field(default=0.0, init=False)
 
     def check_signal(self, now_s: float) -> None:
-        """Send a request if the serving access point receives the station below its threshold.
+        """Send a BSS transition request if the station's signal is below the threshold.
 
-        Requests are `short_s` apart. The access point that the station came from is no candidate.
+        The signal is that at the serving access point. Requests are at least `short_s` apart. The
+        access point that the station came from is not offered as a candidate.
 
         Args:
-            now_s: time on any clock that goes on, in s.
+            now_s: time of a monotonic clock, in s.
         """
         for name, control in self.controls.items():
             if any(event.name == "AP-STA-CONNECTED" and event.text.startswith(self.mac)

@@ -78,10 +78,10 @@ class Hint:
 
 
 def read_hints(air: Path, keys: Sequence[str], station: str) -> list[Hint]:
-    """Return the probe requests and action frames from and to a station, in order.
+    """Return a station's probe requests and the action frames that it sends or receives, by time.
 
     Args:
-        air: capture of the air.
+        air: capture of the radio channel.
         keys: keys that decrypt protected frames.
         station: MAC address of the station.
     """
@@ -110,7 +110,7 @@ def _parse_hint(c: Mapping[str, str]) -> Hint:
 
 
 def select_probed(hints: Sequence[Hint], visit: Visit) -> list[int]:
-    """Return the frequencies (MHz) of the probe requests of a visit on an access point."""
+    """Return the frequencies (MHz) on which a station sent probe requests during a visit."""
     return sorted({hint.frequency_mhz for hint in hints
                    if hint.is_probe and visit.begin_s <= hint.at_s < visit.end_s})
 
@@ -133,7 +133,7 @@ class Drive:
 
     def select_frames(self, visit: Visit, category: int, action: int, *,
                by_station: bool) -> list[Hint]:
-        """Return the action frames between a station and the access point of its visit."""
+        """Return the action frames between a station and its serving access point in a visit."""
         bssid = self.bssids[visit.access_point]
         return [hint for hint in self.hints if hint.is_action(category, action)
                 and visit.begin_s <= hint.at_s < visit.end_s
@@ -155,7 +155,7 @@ class Drive:
 
 def check_support(link: LinkLayer, air: Path, station_capture: Path, keys: Sequence[str],
                   bssids: Mapping[str, str], station: str) -> Iterator[CheckRecord]:
-    """Check that access points and station announce what the policy has.
+    """Check that access points and station announce 802.11k and 802.11v as the policy has them.
 
     Args:
         link: link layer of the policy.
