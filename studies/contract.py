@@ -322,6 +322,7 @@ class Judgement:
 
     - `measured`: values that only this study has (None without results)
     - `evidence`: the checks
+    - `not_made`: checks that could not be made, because nothing captured the air
     - `reason`: why the repetition failed
     - `is_skipped`: the machine lacks a requirement of the repetition
     - `captures`: descriptions of the capture files
@@ -336,6 +337,7 @@ class Judgement:
 
     measured: BaseModel | None
     evidence: Sequence[CheckRecord] = ()
+    not_made: Sequence[str] = ()
     reason: str = ""
     is_skipped: bool = False
     captures: Sequence[Mapping[str, Any]] = ()

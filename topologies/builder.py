@@ -26,7 +26,10 @@ from topologies.fork_server import TcpdumpForks
 from topologies.interfaces import Interfaces, Route, WireEnd, enter_namespace, set_sysctls
 from topologies.ipv6 import ipv6_interface, ipv6_prefix
 from topologies.medium import Channel, Transmitters
+from topologies.mininet_nodes import MininetNodes, RadioSource
 
+#: Interface of the kernel's emulation of radios, which shows every frame on the air.
+EMULATED_AIR = "hwsim0"
 # mnexec closes every descriptor that a process may have, so a low limit makes starts fast.
 _OPEN_FILES = 256
 # Descriptors for a node's shell, its terminal and its daemon, in the process that starts them.
@@ -74,6 +77,11 @@ class Testbed:
         self._more_group_bytes = more_group_bytes
         self.builder = builder
         self._seed = seed
+        #: Gives the nodes radios of this machine; None if radios are emulated.
+        self.place_radio: RadioSource | None = None
+        #: Where every frame on the air is captured: a node (None for the machine itself) and an
+        #: interface there. None if nothing captures the air, as with some real radios.
+        self.air: tuple[str | None, str] | None = (None, EMULATED_AIR)
         #: Protection by MACsec of the wires that support it (see `wires`); "" without MACsec.
         self.macsec = macsec
         #: VLAN into which access points put stations, 0 for none.
@@ -107,6 +115,11 @@ class Testbed:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @property
+    def uses_cards(self) -> bool:
+        """Return whether the radios are cards of this machine, and not emulated."""
+        return self.place_radio is not None
 
     def node(self, name: str) -> MininetNode:
         """Return the Mininet node with that name."""
@@ -221,7 +234,8 @@ class Testbed:
         _refuse_same_names(self.network)
         if band_ghz := self._upper_band_ghz:
             self._stack.enter_context(hwsim.permit_band(band_ghz))
-        maker = self._stack.enter_context(_choose_node_builder(self.builder, self.network))
+        maker = self._stack.enter_context(_choose_node_builder(self.builder, self.network,
+                                                              self.place_radio))
         self._net = maker.net
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (
@@ -379,12 +393,14 @@ class Testbed:
             node.terminate()
 
 
-def _choose_node_builder(builder: str,
-                         network: model.Network) -> AbstractContextManager[NodeBuilder]:
+def _choose_node_builder(builder: str, network: model.Network, place_radio: RadioSource | None
+                         ) -> AbstractContextManager[NodeBuilder]:
     """Return the creator of nodes and radios for a builder's name.
 
     The import is late, as Mininet-WiFi may be absent.
     """
+    if place_radio is not None:
+        return MininetNodes(network, place_radio)
     # Without radios, Mininet-WiFi would only do what Mininet does.
     if builder == builders.MININET_WIFI and network.has_radios:
         if lack := builders.unavailable_reason(builder):
@@ -392,8 +408,6 @@ def _choose_node_builder(builder: str,
         from topologies.mininet_wifi_nodes import MininetWifiNodes
 
         return MininetWifiNodes(network)
-    from topologies.mininet_nodes import MininetNodes
-
     return MininetNodes(network)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from mininet.net import Mininet
@@ -141,17 +142,24 @@ class AccessPoint(SharedNamespaceNode, RadioNode):
 
 # --- Creation with plain Mininet and the kernel, on any testbed machine ---
 
+#: Gives the radio of a node, which is there already: the node's name, a process of its namespace,
+#: and the interface's name and MAC address.
+RadioSource = Callable[[str, int, str, str], None]
+
+
 class MininetNodes:
     """A creator of a network's nodes and radios with plain Mininet.
 
-    A context manager: the radios vanish when it closes.
+    A context manager: the radios vanish when it closes. With `place_radio`, radios of this machine
+    are used instead of emulated ones.
     """
 
-    def __init__(self, network: model.Network) -> None:
+    def __init__(self, network: model.Network, place_radio: RadioSource | None = None) -> None:
         self._network = network
         self.net = Mininet(controller=None, build=False)
+        self._place_radio = place_radio
         # Wired networks are also built on kernels without radios.
-        self._radios = Radios() if network.has_radios else None
+        self._radios = Radios() if network.has_radios and place_radio is None else None
 
     def __enter__(self) -> MininetNodes:
         return self
@@ -178,6 +186,8 @@ class MininetNodes:
         """
         for name, node in self._network.nodes.items():
             for port, interface in node.interfaces.items():
-                if interface.radio and self._radios is not None:
+                if interface.radio and self._place_radio is not None:
+                    self._place_radio(name, self.net[name].pid, port, interface.radio)
+                elif interface.radio and self._radios is not None:
                     self.net[name].add_radio(self._radios, port, interface.radio,
                                              phy=f"qop{os.getpid()}-{name}")

@@ -370,7 +370,13 @@ class Network(Strict):
     @property
     def has_radios(self) -> bool:
         """Return whether any node has a radio."""
-        return any(i.radio for node in self.nodes.values() for i in node.interfaces.values())
+        return bool(self.radio_nodes)
+
+    @property
+    def radio_nodes(self) -> list[str]:
+        """Return the names of the nodes that have a radio."""
+        return [name for name, node in self.nodes.items()
+                if any(interface.radio for interface in node.interfaces.values())]
 
     @property
     def devices(self) -> dict[str, Device]:

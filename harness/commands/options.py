@@ -30,6 +30,8 @@ from studies.study import Study, StudyError
 
 #: Prefixes of a study's own options among a command's parameters.
 _LEVELS_PREFIX, _FILES_PREFIX, _SETTING_PREFIX = "levels_of_", "files_of_", "setting_"
+#: Parameter of the setting that names an emulated medium, in studies that have one.
+MEDIUM = f"{_SETTING_PREFIX}medium"
 #: Type of random seeds, which are 32 bits: the kernel gets them for the random numbers of a
 #: channel, together with the channel's number.
 SEED = click.IntRange(0, 2**32 - 1)
@@ -38,7 +40,7 @@ BUILDER_HELP = ("Make nodes and radios with this program; auto takes the first t
                 f"(default: {setup.AUTO_BUILDER}).")
 #: Options that the help of a run shows only with the name of a study, beside those of its settings.
 _RARE = frozenset({"--set", "--max-repetitions", "--seed", "--builder", "--release",
-                   "--programs"})
+                   "--programs", "--card"})
 
 
 class _ShortHelpCommand(click.Command):
@@ -377,6 +379,10 @@ def _run_options(study: Study) -> list[click.Parameter]:
                      help="Start wpa_supplicant, hostapd, freeradius and charon from this folder "
                      "where it has them, or install its .deb files in guests (default: the "
                      "release's)."),
+        click.Option(["--card", "cards"], multiple=True, metavar="NODE=NAME",
+                     help="Use this machine's 802.11 card NAME as a node's radio, with --on host, "
+                     "or capture the air with it if NODE is monitor (may be repeated) (default: "
+                     "emulated radios)."),
         click.Option(["--release"], type=click.Choice(list(RELEASES)), metavar="RELEASE",
                      help="Take the guests' programs from this Debian release: "
                      f"{', '.join(RELEASES)} (default: that of the results folder, else "

@@ -25,6 +25,7 @@ from guest.releases import DEFAULT, RELEASES
 from harness import errors
 from harness.cluster import dask_settings
 from harness.commands import options
+from harness.engine import cards as engine_cards
 from harness.engine import (
     deciding,
     host_checks,
@@ -68,6 +69,8 @@ def _run_study(study: str, *, until_decided: bool, until_ci: str | None,
     repetition is skipped without a failure if this machine lacks what it needs.
     """
     plan = _build_plan(study, out=out, is_elsewhere=cluster is not None, **asked)
+    if plan.settings.cards and not dry_run:
+        engine_cards.check_cards(plan)
     if cluster is not None:
         _check_cluster(cluster, plan.settings.on)
     rule: Rule | None = _stopping_rule(until_ci, max_repetitions, most_repetitions, plan,
@@ -125,8 +128,12 @@ def _stopping_rule(until_ci: str | None, max_repetitions: int | None, most_repet
 
 def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: str,
                 release: str | None, out: Path | None, is_elsewhere: bool,
-                fault: str | None = None, programs: Path | None = None, **asked: Any) -> Plan:
+                fault: str | None = None, programs: Path | None = None,
+                cards: Sequence[str] = (), **asked: Any) -> Plan:
     """Return the plan of the run. Raises UserError if an option is not valid."""
+    cards_by_node = engine_cards.parse_cards(cards, on)
+    if cards_by_node and options.MEDIUM in asked:
+        asked[options.MEDIUM] = engine_cards.choose_medium(cards_by_node, asked[options.MEDIUM])
     _check_place(clock or "real", on)
     if programs and (is_elsewhere or on == "vm"):
         where = "--cluster" if is_elsewhere else "--on vm"
@@ -139,10 +146,13 @@ def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: s
     plan = request.build_plan(
         options.build_request(chosen, **asked),
         {"seed": seed, "fault": fault, "on": on, "release": release or _release_before(out),
-         "clock": clock or _clock_before(chosen, asked["profile"], on, out)})
+         "clock": clock or _clock_before(chosen, asked["profile"], on, out),
+         "cards": cards_by_node})
     _check_place(plan.settings.clock, on, ", or add --clock real")
     _check_releases(plan, builder)
-    if not plan.other_releases:
+    if cards_by_node:
+        engine_cards.check_plan(plan, builder)
+    elif not plan.other_releases:
         plan = _change_settings(plan, builder=_choose_builder(builder, on, out,
                                                               is_elsewhere=is_elsewhere))
     if programs:

@@ -303,7 +303,7 @@ class Campaign:
         if measured.lost:
             environment["first_attempt"] = measured.lost
         try:
-            environment |= self._judge_contention(measured)
+            environment |= self._judge_contention(measured) | self._describe_cards(measured)
             verdict = await self._dissectors.run_task(functools.partial(
                 recording.judge_repetition, self.plan.study,
                 Repetition(step.cell, self.plan.asked, out, self._secrets,
@@ -354,6 +354,12 @@ class Campaign:
             self.scheduler.note_wait(shares["severity"])
         return {"processor": shares, "flags": [cpu_contention.FLAG] if shares["limits"] else [],
                 "alone": measured.exclusive}
+
+    def _describe_cards(self, measured: _Measurement) -> dict[str, Any]:
+        """Return the cards that were radios of a repetition, for its record's environment."""
+        if not self.plan.settings.cards:
+            return {}
+        return {"cards": json.loads((measured.out / "raw.json").read_text()).get("cards", {})}
 
     def _keep_record(self, step: Step, entry: Record, out: Path | None, *, exclusive: bool) -> None:
         # A failed second measurement must not replace the first, flagged record.

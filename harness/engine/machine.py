@@ -472,6 +472,12 @@ class _GuestWorker:
         return " ".join(reason.split())[:300]
 
 
+def require_root() -> None:
+    """Raise UserError unless this process may change the host's network."""
+    if os.geteuid() != 0:
+        raise UserError("--on host needs root; run it with sudo, or leave --on host out")
+
+
 class HostMachine:
     """The host itself as the machine of emulated networks (--on host), with its own kernel.
 
@@ -479,8 +485,7 @@ class HostMachine:
     """
 
     def __init__(self) -> None:
-        if os.geteuid() != 0:
-            raise UserError("--on host needs root; run it with sudo, or leave --on host out")
+        require_root()
         if not TESTBED_PYTHON.exists():
             raise UserError("--on host: the testbed is not installed here; run "
                             "'./qop provision --on host' first")
@@ -535,7 +540,8 @@ class HostMachine:
 
 
 class _HostWorker:
-    _STOP_S = 8.0
+    #: Longest time for the worker's end, in which cards are restored one after the other.
+    _STOP_S = 30.0
 
     def __init__(self, process: asyncio.subprocess.Process, mount: Path) -> None:
         assert process.stdin is not None and process.stdout is not None

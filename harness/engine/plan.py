@@ -39,7 +39,8 @@ class RunSettings:
     of unrecorded repetitions that every testbed starts with. `release` is the suite of the guests'
     Debian release. `looks` are the numbers of repetitions after which claims are judged
     (`--until-decided`). `programs` are the user's own daemons, as `harness.engine.programs`
-    describes them. They are in `programs_folder`, which is not stored.
+    describes them. They are in `programs_folder`, which is not stored. `cards` are the interfaces
+    of this machine's 802.11 cards that are radios (`--card`), by node.
     """
 
     repetitions: int = 3
@@ -53,14 +54,15 @@ class RunSettings:
     looks: tuple[int, ...] = ()
     programs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     programs_folder: str = ""
+    cards: Mapping[str, str] = field(default_factory=dict)
 
     def to_stored(self) -> dict[str, Any]:
         """Return the settings as stored in plan.json.
 
-        `looks` (numbers of repetitions after which claims are judged) and `programs` are left out
-        if they are empty, and the Debian release if it is the default one.
+        `looks` (numbers of repetitions after which claims are judged), `programs` and `cards` are
+        left out if they are empty, and the Debian release if it is the default one.
         """
-        left_out = {name for name in ("looks", "programs") if not getattr(self, name)}
+        left_out = {name for name in ("looks", "programs", "cards") if not getattr(self, name)}
         if self.release == releases.DEFAULT.suite:
             left_out.add("release")
         return {name: list(value) if name == "looks" else value
@@ -262,10 +264,12 @@ def _adapt_spec(settings: RunSettings, spec: TestbedSpec) -> TestbedSpec:
     """Return a testbed's specification, with the run's release and what the machine can provide.
 
     On a host without the kernel module for the medium, stations on the air take turns instead of
-    contending for it.
+    contending for it. Real radios have no emulated medium.
     """
     release = spec.release or settings.release
     spec = replace(spec, release="" if release == releases.DEFAULT.suite else release)
+    if settings.cards:
+        return replace(spec, medium=None)
     if settings.on != "host" or spec.medium is None or not kernel.describe_missing_module():
         return spec
     return replace(spec, medium=spec.medium.without_contention)

@@ -9,7 +9,7 @@ checks from the captures. `make_judged_record` makes the record from that judgem
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from guest.releases import DEFAULT
@@ -32,6 +32,9 @@ from measure.records.record import (
 from policies import Policy
 from studies import study as studies_study
 from studies.study import Cell, Judgement, Repetition, Study, StudyError
+
+#: The medium of radios that are cards of this machine, and not emulated.
+AIR = "air"
 
 
 def judge_repetition(study: Study, repetition: Repetition) -> Judgement:
@@ -73,7 +76,7 @@ def make_judged_record(plan: Plan, step: Step, verdict: Judgement, *,
     return _make_record(
         plan, step, status=verdict.status, reason=verdict.reason, attempt=attempt,
         measured=None if measured is None else measured.model_dump(mode="json", by_alias=True),
-        evidence=list(verdict.evidence), environment=dict(environment),
+        evidence=list(verdict.evidence), not_made=verdict.not_made, environment=dict(environment),
         captures=[dict(capture) for capture in verdict.captures],
         files=[*verdict.files, PACKED_RAW], elapsed_s=verdict.elapsed_s, raw=dict(verdict.raw),
         secrets={path: find_secret(secrets, path, "the study's judge needs")
@@ -103,20 +106,25 @@ def make_unmeasured_record(plan: Plan, step: Step, reason: str, *, environment: 
                         evidence=[], environment=dict(environment), captures=[])
 
 
-def _make_record(plan: Plan, step: Step, **fields: Any) -> Record:
+def _make_record(plan: Plan, step: Step, *, not_made: Sequence[str] = (), **fields: Any) -> Record:
     study = plan.study
     return Record(
         schema=SCHEMA, study=StudyRecord(id=study.id, version=study.version), cell=step.cell.ids,
         repetition=step.repetition, asked=plan.asked.to_stored_settings(),
         digests={name: level.digest for name, level in step.cell.levels.items() if level.digest},
-        unchecked=list_unchecked(step.cell, fields["evidence"]), **fields)
+        unchecked=list_unchecked(step.cell, fields["evidence"], not_made), **fields)
 
 
-def list_unchecked(cell: Cell, evidence: Iterable[CheckRecord]) -> list[str]:
-    """Return the settings of a repetition's policies that none of its checks covers."""
+def list_unchecked(cell: Cell, evidence: Iterable[CheckRecord],
+                   not_made: Sequence[str] = ()) -> list[str]:
+    """Return the settings of a repetition's policies that none of its checks covers.
+
+    Checks that could not be made follow.
+    """
     checks = list(evidence)
-    return [setting.path for level in cell.levels.values() if isinstance(level.value, Policy)
-            for setting in judgement.unchecked_settings(level.value, checks)]
+    return [*(setting.path for level in cell.levels.values() if isinstance(level.value, Policy)
+              for setting in judgement.unchecked_settings(level.value, checks)),
+            *(f"{check} (no capture of the air)" for check in not_made)]
 
 
 def describe_circumstances(plan: Plan, step: Step) -> dict[str, Any]:
@@ -129,7 +137,7 @@ def describe_circumstances(plan: Plan, step: Step) -> dict[str, Any]:
     settings = plan.settings
     return {"machine": settings.on, "clock": settings.clock, "builder": settings.builder,
             "debian": (spec.release or DEFAULT.suite) if settings.on == "guest" else None,
-            "medium": medium.name if medium else None,
+            "medium": AIR if settings.cards else medium.name if medium else None,
             "air": medium.air if medium else None, "plan": plan.digest,
             "fault": settings.fault, "code_sha256": hash_code(plan.study.id),
             **({"looks": list(settings.looks)} if settings.looks else {}),

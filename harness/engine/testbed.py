@@ -380,6 +380,7 @@ class TestbedClient:
             "programs": programs.make_job_entry(
                 plan.settings.programs_folder, plan.settings.programs,
                 is_mounted=plan.settings.on == "guest"),
+            "cards": dict(plan.settings.cards),
             "options": dict(spec.options), "devices": node_devices(spec),
             "speeds": (load_speeds(self.machine.image_key())
                        if plan.settings.clock == "processor" else {}),

@@ -286,7 +286,7 @@ def _find_newer(record: Record, cell: Cell, verdict: Judgement) -> Iterator[str]
         if check.ok:
             yield f"the check {check.check!r} is newer than the record, and holds"
     if record.unchecked is not None and _is_of_other_code(record):
-        now = list_unchecked(cell, verdict.evidence)
+        now = list_unchecked(cell, verdict.evidence, verdict.not_made)
         for path in [path for path in now if path not in record.unchecked]:
             yield f"is older than the rule that names {path} as unproven"
 
@@ -304,7 +304,7 @@ def _compare_judgement(record: Record, cell: Cell, verdict: Judgement) -> Iterat
     for field in _COMPARED:
         yield from find_differences(stored[field], recomputed[field], field)
     if record.unchecked is not None and not newer:  # newer checks prove other settings
-        now = list_unchecked(cell, verdict.evidence)
+        now = list_unchecked(cell, verdict.evidence, verdict.not_made)
         if _is_of_other_code(record):  # newer rules name other settings
             now = [path for path in record.unchecked if path in now]
         yield from find_differences(record.unchecked, now, "unchecked")

@@ -40,6 +40,7 @@ from topologies.hwsim import RadioError
 from topologies.interfaces import Interfaces
 
 if TYPE_CHECKING:
+    from measure.cards.testbed_cards import TestbedCards
     from topologies.builder import Testbed
 
 # --- Commands from the harness, and events to it ---
@@ -330,6 +331,8 @@ class Worker:
         self._devices: dict[str, Any] = (
             self.job.get("devices", {}) if self.clock == "processor" else {})
         self._slowed: dict[str, str] = {}
+        #: Cards of this machine that are the nodes' radios, None for emulated radios.
+        self._cards: TestbedCards | None = None
         #: Paths of the user's own daemons, by the names of those that they replace.
         self._programs: dict[str, str] = {}
         self._machine_speeds: dict[str, float] = {}
@@ -343,17 +346,28 @@ class Worker:
             send_event("hello", pid=os.getpid())
             replaced = self.job.get("programs", {})
             self._programs = replaced_programs.provide_programs(replaced)
-            if self.network.has_radios:
+            if cards := self.job.get("cards"):
+                from measure.cards.testbed_cards import TestbedCards  # others start without it
+
+                self._cards = self._stack.enter_context(
+                    TestbedCards.borrow_cards(self.network, cards))
+            elif self.network.has_radios:
                 _monitor_up()
             medium = model.from_json(model.Medium, self.job["medium"]) if self.job.get(
                 "medium") else None
             if self.clock == "virtual":
                 clock.set_read_ticks(are_short=medium is not None and medium.has_long_aggregates)
-            self.testbed = self._stack.enter_context(Testbed(
+            self.testbed = Testbed(
                 self.network, medium, self.job.get("cipher_bytes", 0), self.builder,
                 seed=self.job.get("seed", 0), macsec=self.job.get("macsec", ""),
                 vlan=self.job.get("vlan", 0),
-                more_group_bytes=self.job.get("more_group_bytes", 0)))
+                more_group_bytes=self.job.get("more_group_bytes", 0))
+            if self._cards:
+                self.testbed.place_radio = self._cards.place_card
+            self._stack.enter_context(self.testbed)
+            if self._cards:
+                self._stack.callback(self._cards.bring_home)
+                self.testbed.air = self._cards.start_monitor(self.testbed)
             self._prepare()
             send_event("ready", environment={**collect_versions(self.job.get("packages", {})),
                                              **installed_packages(replaced.get("packages", ())),
@@ -476,7 +490,9 @@ class Worker:
                "processor_clock": {**kernel_state.processor_clock(), **self._slowed,
                                    **self._host_load()},
                "processor_s": {use: round(using[use] - used[use], 2) for use in using},
-               "failure": self._describe_failure(failure) if failure else None}
+               "failure": self._describe_failure(failure) if failure else None,
+               **({"cards": self._cards.read_links(self.testbed),
+                   "air_missing": self._cards.air_missing} if self._cards else {})}
         (out / "raw.json").write_text(json.dumps(raw))
         return {"event": "measured", "name": command["name"], "ok": failure is None}
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from measure.agent.errors import MeasureError
-from measure.capture.tcpdump import AIR_INTERFACE
+from measure.capture.tcpdump import open_air
 from topologies.model import Node
 from topologies.namespaces import network_of
 
@@ -153,8 +153,7 @@ def replay_echo_request(station: MeasuredStation, peer: str, within_s: float) ->
     Raises:
         MeasureError: No frame was captured.
     """
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ANY_PROTOCOL)) as air:
-        air.bind((AIR_INTERFACE, 0))
+    with open_air(station.testbed) as air:
         limit_s = max(_ASKED_S, math.ceil(within_s))
         station.testbed.run_unchecked(station.name, [
             "ping", "-n", "-q", "-c", "1", "-w", str(limit_s), "-s", str(PAYLOAD_BYTES), peer],

@@ -30,6 +30,7 @@ from measure.cpu.realtime_priority import OBSERVER_COMMAND
 from measure.services import iperf
 from topologies import queueing_disciplines
 from topologies.model import IPV6, OCSP_RESPONDER, ROUTER, STATION, Network, Scenario
+from topologies.namespaces import network_of
 
 if TYPE_CHECKING:
     from topologies.builder import Testbed
@@ -44,6 +45,8 @@ _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by k
 # therefore leaves less time before packets are lost: 40 ms were too few during a stream on a busy
 # machine.
 _SETTLE_S, _PROMPTLY_MS = 1.2, 100
+#: Wait in s for frames that a card's driver delivers late.
+_DRIVER_S = 0.2
 #: Resolution of the kernel's timers, with a margin, in s.
 _TIMERS_S = 0.05
 
@@ -133,8 +136,10 @@ def whole_frames(testbed: Testbed) -> CaptureDetail:
 def settle_captures(testbed: Testbed | None = None, detail: CaptureDetail = HEADERS) -> None:
     """Wait until captures in blocks have received all packets sent so far.
 
-    The wait is short if the testbed's captures are prompt.
+    The wait is short if the testbed's captures are prompt. Real radios may deliver frames late.
     """
+    if testbed is not None and testbed.uses_cards and not detail.in_blocks:
+        time.sleep(_DRIVER_S)
     if detail.in_blocks:
         is_prompt = testbed is not None and testbed.for_captures
         time.sleep(detail.promptly_ms / 1e3 + _TIMERS_S if is_prompt else _SETTLE_S)
@@ -212,6 +217,7 @@ def capture_packets(testbed: Testbed, points: Iterable[CapturePoint], detail: Ca
     """Capture at all points inside the context, to files `out/PART-POINT.pcap`.
 
     However the context ends, each capture is complete, and its summary is appended to `summaries`.
+    Points on the air are at the testbed's interface for it, and left out if it has none.
 
     Args:
         testbed: The running testbed.
@@ -224,7 +230,7 @@ def capture_packets(testbed: Testbed, points: Iterable[CapturePoint], detail: Ca
     """
     running: list[Capture] = []
     with ExitStack() as stack:
-        for point in points:
+        for point in filter(None, (_find_on_air(testbed, point) for point in points)):
             capture = Capture(testbed, point, out / f"{part}-{point.name}.pcap",
                               logs / f"{part}-{point.name}-tcpdump.log", detail=detail)
             stack.callback(_stop_capture, capture, summaries)
@@ -236,6 +242,33 @@ def capture_packets(testbed: Testbed, points: Iterable[CapturePoint], detail: Ca
         finally:
             for capture in running:
                 capture.ask_to_stop()
+
+
+def _find_on_air(testbed: Testbed, point: CapturePoint) -> CapturePoint | None:
+    """Return a capture point with the testbed's interface for the air, None if it has none."""
+    if point.interface != AIR_INTERFACE:
+        return point
+    if testbed.air is None:
+        return None
+    node, interface = testbed.air
+    return replace(point, node=node, interface=interface)
+
+
+@contextmanager
+def open_air(testbed: Testbed) -> Iterator[socket.socket]:
+    """Open a packet socket that receives every frame on the air, with its radiotap header.
+
+    Raises:
+        MeasureError: Nothing captures the air.
+    """
+    if testbed.air is None:
+        raise MeasureError("testbed", "nothing captures the air; add a card by --card monitor=NAME")
+    node, interface = testbed.air
+    with network_of(testbed.node(node).pid) if node else contextlib.nullcontext():
+        air = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS))
+    with air:
+        air.bind((interface, 0))
+        yield air
 
 
 def _stop_capture(capture: Capture, summaries: list[dict[str, object]]) -> None:
@@ -309,8 +342,8 @@ RADIUS_POINTS = ("radius", "radiusforeign")
 #: first access point, and of the second one's if that asks another responder.
 OCSP_PORT = 80
 OCSP_POINTS = ("ocsp", "ocspforeign")
-#: Monitor interface that shows every frame on the air.
-AIR_INTERFACE = "hwsim0"
+#: Stands for the interface that shows every frame on the air of a testbed (`Testbed.air`).
+AIR_INTERFACE = "air"
 
 
 def auth_points(scenario: Scenario, *, has_macsec: bool = False,
@@ -396,14 +429,13 @@ _BEACON = 0x80
 _WAIT_S = 2.0
 
 
-def wait_beacon_ns() -> int:
+def wait_beacon_ns(testbed: Testbed) -> int:
     """Wait for the next beacon on the air, and return its time (monotonic clock, ns).
 
     Raises:
         MeasureError: No beacon came in time.
     """
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS)) as air:
-        air.bind((AIR_INTERFACE, 0))
+    with open_air(testbed) as air:
         air.settimeout(_WAIT_S)
         until_ns = time.monotonic_ns() + int(_WAIT_S * 1e9)
         with contextlib.suppress(TimeoutError):

@@ -4,7 +4,11 @@
 The guardian waits until its standard input is closed. The kernel closes it however the borrower
 ends. Then the guardian ends programs that still use the card, and restores the card from the
 journal: a file with the card's earlier state. Only one process borrows a card at a time. If the
-guardian is killed, too, the next borrower restores the card. Standard library only.
+guardian is killed, too, the next borrower restores the card.
+
+`BorrowedCard.place_card` gives a card to a node of an emulated network: its radio moves to the
+node's network namespace, and its interface gets the name and the address of the node's. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from pathlib import Path
 from measure.agent.errors import MeasureError
 from measure.cards import users, wireless
 from measure.cards.wireless import CardState
+from topologies.namespaces import network_of
 
 #: Folder of journals, which is empty after each boot, as are changes of cards.
 JOURNALS = Path("/run/qop-cards")
@@ -33,6 +38,8 @@ _CODE = Path(__file__).parents[2]
 #: Limits in s: for programs to end after SIGTERM, for a guardian, and for a manager to let go.
 _GRACE_S, _GUARDIAN_S, _RELEASE_S = 3.0, 30.0, 5.0
 _POLL_S = 0.02
+#: Name of a monitor beside the interface of a card that was placed in another namespace.
+MONITOR_NAME = "qopmon0"
 
 
 @dataclass
@@ -60,39 +67,120 @@ class BorrowedCard:
         """Return the interface of the card."""
         return self.state.name
 
+    def place_card(self, pid: int, name: str, address: str) -> None:
+        """Move the card's radio to the network namespace of a process.
+
+        The card must have been borrowed as one that moves.
+
+        Args:
+            pid: The process.
+            name: Name of the card's interface there.
+            address: MAC address of the interface.
+
+        Raises:
+            MeasureError: The driver does not support one of these changes.
+        """
+        state, step = self.state, "set down"
+        try:
+            wireless.set_link(state.index, is_up=False)
+            step = f"given the address {address}"
+            wireless.set_address(state.index, address)
+            step = "moved to another network namespace"
+            with open(f"/proc/{pid}/ns/net", "rb") as namespace:
+                wireless.move_radio(state.phy, namespace.fileno())
+            with network_of(pid):
+                present = wireless.list_interfaces(state.phy)[state.device]
+                step = f"renamed to {name}"
+                if present.name != name:
+                    wireless.rename_interface(present.index, name)
+        except OSError as error:
+            raise MeasureError("testbed", f"{state.name}: cannot be {step} ({error.strerror}); "
+                               "give another card") from None
+
+    def add_monitor(self, pid: int) -> str:
+        """Make a monitor at the radio of a card in the namespace of a process.
+
+        Returns:
+            Why this failed, "" if it did not. The monitor has the name `MONITOR_NAME` then.
+        """
+        with network_of(pid):
+            return _add_monitor(self.state.phy, MONITOR_NAME)
+
+    def tune_monitor(self, frequency_mhz: int) -> None:
+        """Make the card a monitor of a channel.
+
+        Raises:
+            MeasureError: The driver refuses.
+        """
+        state = self.state
+        try:
+            wireless.set_link(state.index, is_up=False)
+            wireless.set_type(state.index, wireless.MONITOR)
+            wireless.set_link(state.index, is_up=True)
+            wireless.tune_monitor(state.index, frequency_mhz)
+        except OSError as error:
+            raise MeasureError("testbed", f"{state.name}: cannot be a monitor at {frequency_mhz} "
+                               f"MHz ({error.strerror}); give another card") from None
+
+    def bring_home(self) -> None:
+        """Bring the card's radio back from another network namespace.
+
+        Raises:
+            OSError: The kernel refuses.
+        """
+        wireless.return_radio(self.state)
+        wireless.release_name(self.state)
+
 
 @contextmanager
-def borrow_card(name: str, *, wants_monitor: bool = True) -> Iterator[BorrowedCard]:
+def borrow_card(name: str, *, wants_monitor: bool = True,
+                moves: bool = False) -> Iterator[BorrowedCard]:
     """Borrow a card, and restore it at the end of the context.
 
     Args:
         name: The interface.
         wants_monitor: Whether to make a monitor at the card's radio.
+        moves: Whether the card's radio will be placed in another network namespace.
 
     Raises:
         MeasureError: The card is missing, blocked or in use, permission is missing, or the card
             could not be restored.
     """
-    wireless.read_card(name)  # a missing card is the first thing to say
+    place = JOURNALS / name
+    if not (place / "journal.json").exists():  # else the card may be in another namespace
+        wireless.read_card(name)  # a missing card is the first thing to say
     if os.geteuid():
         raise MeasureError("testbed", f"{name}: changing a card needs root; give the command with "
                            "sudo")
-    place = JOURNALS / name
     lock = _lock_folder(place, name)
     guardian: subprocess.Popen[bytes] | None = None
     try:
         was_restored = restore_from_journal(place)
-        card = BorrowedCard(_check_card(name), place / "run", lock, was_restored=was_restored)
+        card = BorrowedCard(check_card(name, moves=moves), place / "run", lock,
+                            was_restored=was_restored)
         guardian = _start_guardian(place)
-        _take_card(card, place, wants_monitor=wants_monitor)
+        _take_card(card, place, wants_monitor=wants_monitor, moves=moves)
         yield card
     finally:
         _give_back(place, name, lock, guardian)
 
 
-def _check_card(name: str) -> CardState:
-    """Return the state of a card that is free."""
+def check_card(name: str, *, moves: bool = False) -> CardState:
+    """Return the state of a card that is free.
+
+    Args:
+        name: The interface.
+        moves: Whether the card's radio will be placed in another network namespace.
+
+    Raises:
+        MeasureError: The card is missing, blocked or in use.
+    """
     state = wireless.read_card(name)
+    others = sorted({each.name for each in wireless.list_interfaces(state.phy).values()}
+                    - {name}) if moves else []
+    if others:
+        raise MeasureError("testbed", f"{name}: its radio has a further interface, {others[0]}, "
+                           f"which would move, too; give 'iw dev {others[0]} del', or another card")
     if kind := wireless.find_block(name):
         how = "give 'rfkill unblock wifi'" if kind == "soft" else "use the machine's switch"
         raise MeasureError("testbed", f"{name}: is blocked by rfkill ({kind}); {how}")
@@ -113,7 +201,7 @@ def _start_guardian(place: Path) -> subprocess.Popen[bytes]:
         start_new_session=True, cwd="/", env={"PYTHONPATH": str(_CODE), "PATH": os.defpath})
 
 
-def _take_card(card: BorrowedCard, place: Path, *, wants_monitor: bool) -> None:
+def _take_card(card: BorrowedCard, place: Path, *, wants_monitor: bool, moves: bool) -> None:
     """Save the card's state in the journal, and set the card up as a station.
 
     NetworkManager stops managing the card. With `wants_monitor`, the radio gets a monitor interface
@@ -122,13 +210,13 @@ def _take_card(card: BorrowedCard, place: Path, *, wants_monitor: bool) -> None:
     state = card.state
     monitor = f"qop{state.index}mon"
     card.folder.mkdir(mode=0o700, exist_ok=True)
-    _write_journal(place, state, monitor)
+    _write_journal(place, _Journal(state, monitor, moves))
     if state.has_manager:
         wireless.set_managed(state.name, is_managed=False)
         _wait_released(state.name)
         # A manager may have given the card another address, and takes that back.
         card.state = state = replace(wireless.read_card(state.name), has_manager=True)
-        _write_journal(place, state, monitor)
+        _write_journal(place, _Journal(state, monitor, moves))
     try:
         if state.type != wireless.STATION:
             wireless.set_link(state.index, is_up=False)
@@ -153,7 +241,7 @@ def _wait_released(name: str) -> None:
 
 def _add_monitor(phy: int, name: str) -> str:
     """Create a monitor at a radio, and return why that failed, "" if it did not."""
-    if not wireless.can_monitor(phy):
+    if not wireless.supports_type(phy, wireless.MONITOR):
         return "its driver has no monitor mode"
     try:
         wireless.add_monitor(phy, name)
@@ -206,10 +294,29 @@ def _try_lock(lock: int) -> bool:
 # --- The journal, and the guardian that reads it ---
 
 
-def _write_journal(folder: Path, state: CardState, monitor: str) -> None:
+@dataclass(frozen=True)
+class _Journal:
+    """A journal of a card: its earlier state, and whether its radio may have moved."""
+
+    state: CardState
+    monitor: str
+    moves: bool
+
+
+def _write_journal(folder: Path, entry: _Journal) -> None:
     temporary = folder / ".journal"
-    temporary.write_text(json.dumps({"state": asdict(state), "monitor": monitor}))
+    temporary.write_text(json.dumps(asdict(entry)))
     temporary.replace(folder / "journal.json")
+
+
+def _read_journal(journal: Path) -> _Journal | None:
+    """Return the content of a journal, None if it is damaged."""
+    try:
+        entry = json.loads(journal.read_text())
+        return _Journal(CardState(**entry["state"]), entry["monitor"],
+                        bool(entry.get("moves")))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def restore_from_journal(folder: Path) -> bool:
@@ -224,15 +331,40 @@ def restore_from_journal(folder: Path) -> bool:
     journal = folder / "journal.json"
     if not journal.exists():
         return False
-    try:
-        entry = json.loads(journal.read_text())
-        state, monitor = CardState(**entry["state"]), entry["monitor"]
-    except (ValueError, KeyError, TypeError):
+    entry = _read_journal(journal)
+    if entry is None:
         journal.unlink()
         return False
-    wireless.restore_card(state, monitor)
+    if entry.moves:
+        _release_names(folder)
+    wireless.restore_card(entry.state, entry.monitor, has_moved=entry.moves)
     journal.unlink()
     return True
+
+
+def _release_names(folder: Path) -> None:
+    """Make other borrowed cards that are back release names that are not theirs."""
+    for journal in folder.parent.glob("*/journal.json"):
+        with contextlib.suppress(OSError):  # its guardian may be at work
+            entry = _read_journal(journal) if journal.parent != folder else None
+            if entry is not None and entry.moves:
+                wireless.release_name(entry.state)
+
+
+def restore_abandoned(name: str) -> bool:
+    """Restore a card whose borrower and guardian were killed, and return whether it had to be.
+
+    Raises:
+        MeasureError: The card is in use by another process of qop, or could not be restored.
+    """
+    place = JOURNALS / name
+    if not (place / "journal.json").exists():
+        return False
+    lock = _lock_folder(place, name)
+    try:
+        return restore_from_journal(place)
+    finally:
+        os.close(lock)
 
 
 def _guard_card(folder: Path) -> None:

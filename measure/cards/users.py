@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from measure.cards.wireless import ACCESS_POINT, CardState, is_connected
+from measure.cards.wireless import ACCESS_POINT, MONITOR, CardState, is_connected
 
 _PROC = Path("/proc")
 #: Programs that use an interface which their command line names.
@@ -38,7 +38,9 @@ def describe_use(state: CardState) -> str:
         return ", ".join(named)
     if state.type == ACCESS_POINT:
         return "an access point, by an unknown program"
-    return "a connection, by an unknown program" if is_connected(state.name) else ""
+    # A monitor has a carrier as soon as it is up.
+    has_link = state.type != MONITOR and is_connected(state.name)
+    return "a connection, by an unknown program" if has_link else ""
 
 
 def _find_users(state: CardState) -> Iterator[tuple[int, str]]:

@@ -1,6 +1,7 @@
 """Read and change the state of an 802.11 card by netlink, such as its type, address and flags.
 
 `read_card` returns the `CardState` of an interface, and `restore_card` restores that state.
+`move_radio` moves a card's radio to another network namespace, and `return_radio` brings it back.
 `read_link` returns rates, retries and signal of a connected station. Numbers: linux/nl80211.h,
 linux/if_link.h. Standard library only.
 """
@@ -9,17 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import socket
 import struct
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from measure.agent.errors import MeasureError
 from measure.agent.kernel_state import parse_station_rates
+from topologies.namespaces import network_of
 from topologies.netlink import (
     ACK,
     GenericNetlink,
@@ -28,36 +31,46 @@ from topologies.netlink import (
     parse_attributes,
 )
 
-_NET = Path("/sys/class/net")
+_NET, _PROC = Path("/sys/class/net"), Path("/proc")
+#: Radios of the network namespace of this process, by name.
+_RADIOS = Path("/sys/class/ieee80211")
 # Commands of nl80211.
-_GET_WIPHY, _GET_INTERFACE, _SET_INTERFACE, _NEW_INTERFACE, _DEL_INTERFACE = 1, 5, 6, 7, 8
+_GET_WIPHY, _SET_WIPHY, _GET_INTERFACE, _SET_INTERFACE = 1, 2, 5, 6
+_NEW_INTERFACE, _DEL_INTERFACE, _SET_NAMESPACE = 7, 8, 49
 _GET_STATION, _REQUEST_RULES, _GET_RULES, _SET_POWER_SAVE, _GET_POWER_SAVE = 17, 27, 31, 61, 62
 # Attributes of nl80211.
 _WIPHY, _INDEX, _NAME, _TYPE, _ADDRESS, _STATION = 1, 3, 4, 5, 6, 21
-_TYPES, _COUNTRY, _POWER_SAVE = 32, 33, 93
+_TYPES, _COUNTRY, _FREQUENCY, _CHANNEL_TYPE, _POWER_SAVE = 32, 33, 38, 39, 93
+_DEVICE, _NAMESPACE = 153, 219
 # Attributes of a station: signal (dBm), frames sent, retries and failures.
 _SIGNAL, _SENT, _RETRIES, _FAILED = 7, 10, 11, 12
 #: Types of interfaces.
 STATION, ACCESS_POINT, MONITOR = 2, 3, 6
 _TYPE_NAMES = {1: "IBSS", 2: "station", 3: "access point", 6: "monitor", 7: "mesh point"}
 # rtnetlink: a changed link, its address and its link mode; the flag of an interface that is up.
-_NEW_LINK, _LINK_ADDRESS, _LINK_MODE, _UP = 16, 1, 17, 1
+_NEW_LINK, _LINK_ADDRESS, _LINK_NAME, _LINK_MODE, _UP = 16, 1, 3, 17, 1
 _LINK = struct.Struct("=BxHiII")
 # ethtool: request of the driver's name, and the structure's parts of 32 bytes.
 _ETHTOOL, _GET_DRIVER, _DRIVER = 0x8946, 3, struct.Struct("=I32s32s32s32s32s12s5I")
 #: Longest wait for another country's rules, in s.
 _RULES_S, _RULES_POLL_S = 3.0, 0.05
 _NMCLI_S = 15.0
+#: Longest waits for a radio whose namespace ends, and for a name that another card gives up, in s.
+_RETURN_S, _NAME_S = 10.0, 5.0
 #: Number of NetworkManager's state "unmanaged".
 _UNMANAGED = "10"
+#: Longest name of an interface.
+_NAME_LENGTH = 15
 
 
 @dataclass(frozen=True)
 class CardState:
     """The state of a card's interface, as far as measuring may change it.
 
-    - `name`, `index`: the interface
-    - `phy`: number of the radio
+    - `name`, `index`: the interface. The kernel may change both when the radio changes its network
+      namespace
+    - `phy`, `permanent_address`: number of the radio, and the address that its driver gave it
+    - `device`: nl80211's number of the interface, which is the same in all network namespaces
     - `type`: type of the interface, such as `STATION`
     - `address`: MAC address
     - `is_up`, `link_mode`: flag and link mode of the interface
@@ -76,6 +89,8 @@ class CardState:
     power_save: bool | None
     country: str
     has_manager: bool
+    permanent_address: str = ""
+    device: int = 0
 
     @property
     def type_name(self) -> str:
@@ -113,7 +128,28 @@ def read_card(name: str) -> CardState:
     return CardState(
         name, index, _to_number(interface[_WIPHY]), _to_number(interface[_TYPE]),
         (folder / "address").read_text().strip(), is_up, _read_number(folder / "link_mode"),
-        power_save, country, _is_managed(name))
+        power_save, country, _is_managed(name),
+        (folder / "phy80211/macaddress").read_text().strip(), _to_number(interface[_DEVICE]))
+
+
+@dataclass(frozen=True)
+class Interface:
+    """An interface of a radio: its index and name in the current network namespace."""
+
+    index: int
+    name: str
+
+
+def list_interfaces(phy: int) -> dict[int, Interface]:
+    """Return the interfaces of a radio in the current network namespace, by nl80211's number.
+
+    Devices without an interface, such as those of Wi-Fi Direct, are left out.
+    """
+    with GenericNetlink("nl80211") as netlink:
+        return {_to_number(each[_DEVICE]): Interface(_to_number(each[_INDEX]),
+                                                     each[_NAME].rstrip(b"\0").decode())
+                for each in netlink.list_entries(_GET_INTERFACE)
+                if _to_number(each[_WIPHY]) == phy and _NAME in each}
 
 
 def is_connected(name: str) -> bool:
@@ -133,13 +169,13 @@ def find_block(name: str) -> str:
     return ""
 
 
-def can_monitor(phy: int) -> bool:
-    """Return whether the driver of a radio supports monitor interfaces."""
+def supports_type(phy: int, number: int) -> bool:
+    """Return whether the driver of a radio supports a type of interfaces, such as `MONITOR`."""
     with GenericNetlink("nl80211") as netlink:
         for answer in netlink.request_answers(_GET_WIPHY, encode_attribute(
                 _WIPHY, struct.pack("=I", phy))):
             if _TYPES in answer:
-                return MONITOR in parse_attributes(answer[_TYPES])
+                return number in parse_attributes(answer[_TYPES])
     return False
 
 
@@ -176,6 +212,14 @@ def read_link(name: str) -> dict[str, Any]:
         link["signal_dbm"] = int.from_bytes(counters[_SIGNAL][:1], "little", signed=True)
     return link | {key: _to_number(counters[number]) for key, number in (
         ("sent", _SENT), ("retries", _RETRIES), ("failed", _FAILED)) if number in counters}
+
+
+def read_frequency_mhz(name: str) -> int:
+    """Return the frequency of an interface's channel, 0 without a channel."""
+    with GenericNetlink("nl80211") as netlink:
+        [interface] = netlink.request_answers(_GET_INTERFACE, _encode_index(
+            socket.if_nametoindex(name)))
+    return _to_number(interface.get(_FREQUENCY, b""))
 
 
 def read_country(phy: int | None = None) -> str:
@@ -234,6 +278,11 @@ def set_link_mode(index: int, mode: int) -> None:
     _change_link(index, 0, 0, encode_attribute(_LINK_MODE, bytes([mode])))
 
 
+def rename_interface(index: int, name: str) -> None:
+    """Rename an interface that is down."""
+    _change_link(index, 0, 0, encode_attribute(_LINK_NAME, name.encode() + b"\0"))
+
+
 def _change_link(index: int, flags: int, change: int, attributes: bytes = b"") -> None:
     with NetlinkSocket(socket.NETLINK_ROUTE) as links:
         links.send_request(_NEW_LINK, ACK, _LINK.pack(0, 0, index, flags, change) + attributes)
@@ -253,6 +302,12 @@ def add_monitor(phy: int, name: str) -> None:
     except OSError:
         remove_interface(name)
         raise
+
+
+def tune_monitor(index: int, frequency_mhz: int) -> None:
+    """Tune a radio that has no interface but a monitor to a channel of 20 MHz."""
+    _send_command(_SET_WIPHY, _encode_index(index), _encode_number(_FREQUENCY, frequency_mhz),
+                  _encode_number(_CHANNEL_TYPE, 0))
 
 
 def remove_interface(name: str) -> None:
@@ -279,16 +334,80 @@ def _send_command(command: int, *attributes: bytes) -> None:
         netlink.send_command(command, b"".join(attributes))
 
 
-def restore_card(state: CardState, monitor: str = "") -> None:
+# --- Radios in other network namespaces ---
+
+
+def find_radio(state: CardState) -> int | None:
+    """Return the number of a card's radio in this process's namespace, None if it is elsewhere."""
+    for folder in _RADIOS.iterdir():
+        with contextlib.suppress(OSError):
+            if (folder / "macaddress").read_text().strip() == state.permanent_address:
+                return _read_number(folder / "index")
+    return None
+
+
+def move_radio(phy: int, namespace: int) -> None:
+    """Move a radio with all of its interfaces to a network namespace, given by its descriptor."""
+    _send_command(_SET_NAMESPACE, _encode_number(_WIPHY, phy),
+                  _encode_number(_NAMESPACE, namespace))
+
+
+def return_radio(state: CardState) -> int | None:
+    """Bring a card's radio back from another network namespace, and return its number.
+
+    A radio also comes back by itself to the system's first namespace, soon after the last program
+    of its namespace has ended. The result is None if the radio is gone, as when it was unplugged.
+    """
+    until = time.monotonic() + _RETURN_S
+    while (phy := find_radio(state)) is None and time.monotonic() < until:
+        _fetch_radio(state.phy)
+        time.sleep(_RULES_POLL_S)
+    return phy
+
+
+def _fetch_radio(phy: int) -> None:
+    """Move a radio to this process's namespace from that of any other process that has it."""
+    visited = {(_PROC / "self/ns/net").stat().st_ino}
+    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for pid in filter(str.isdecimal, os.listdir(_PROC)):
+            for task in _list_tasks(pid):
+                with contextlib.suppress(OSError):
+                    if (inode := (task / "ns/net").stat().st_ino) in visited:
+                        continue
+                    visited.add(inode)
+                    with network_of(int(task.name)):
+                        move_radio(phy, home)  # refused where the radio is not
+    finally:
+        os.close(home)
+
+
+def _list_tasks(pid: str) -> list[Path]:
+    """Return the folders of a process's threads. A thread may have a namespace of its own."""
+    try:
+        return list((_PROC / pid / "task").iterdir())
+    except OSError:
+        return []
+
+
+def restore_card(state: CardState, monitor: str = "", *, has_moved: bool = False) -> None:
     """Restore an earlier state of a card, and remove the monitor interface of its radio.
 
     Programs that use the card must have ended. For a card that is gone, nothing is done.
+
+    Args:
+        state: The earlier state.
+        monitor: Name of the monitor interface, "" without one.
+        has_moved: Whether the radio may be in another network namespace, and its interface may have
+            another name. All other interfaces of the radio are removed then.
 
     Raises:
         MeasureError: The card is in another state afterwards.
     """
     problem = ""
     try:
+        if has_moved:
+            state = _restore_name(state)
         if monitor:
             remove_interface(monitor)
         if not (_NET / state.name).exists():
@@ -303,6 +422,43 @@ def restore_card(state: CardState, monitor: str = "") -> None:
         raise MeasureError("testbed", f"{state.name}: was not restored "
                            f"({', '.join(differences)}{f': {problem}' if problem else ''}); set it "
                            "by hand")
+
+
+def release_name(state: CardState) -> None:
+    """Give a card's interface a name of its own, if it has another name than before.
+
+    Another card may need the present name back, as when two cards had each other's name.
+    """
+    phy = find_radio(state)
+    present = list_interfaces(phy).get(state.device) if phy is not None else None
+    if present is not None and present.name != state.name:
+        set_link(present.index, is_up=False)
+        own_name = f"qop{state.permanent_address.replace(':', '')}"
+        rename_interface(present.index, own_name[:_NAME_LENGTH])
+
+
+def _restore_name(state: CardState) -> CardState:
+    """Bring a card's radio back, give the interface its name, and return the state to restore.
+
+    The interface may have another index than before, if another interface took that one.
+    """
+    phy = return_radio(state)
+    if phy is None:
+        return state
+    interfaces = list_interfaces(phy)
+    for device, interface in interfaces.items():
+        if device != state.device:
+            remove_interface(interface.name)
+    if state.device not in interfaces:
+        return state
+    release_name(state)
+    index = interfaces[state.device].index
+    if list_interfaces(phy)[state.device].name != state.name:
+        until = time.monotonic() + _NAME_S
+        while (_NET / state.name).exists() and time.monotonic() < until:
+            time.sleep(_RULES_POLL_S)
+        rename_interface(index, state.name)
+    return replace(state, index=index, phy=phy)
 
 
 def _restore_interface(state: CardState) -> None:

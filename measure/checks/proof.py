@@ -91,6 +91,33 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
               if repetition.has_mobile_ip else mobility.check_no_mobile_ip(repetition))]
 
 
+#: Checks whose evidence has no frame on the air: captures at the mobile node's interface and on
+#: wires, logs and kernel state.
+WITHOUT_AIR = frozenset({
+    "captures are complete", "station is associated", "EAP-Success", "mutual authentication",
+    "EAP packets as computed", "identity is hidden", "TLS certificate keys",
+    "TLS certificate chain", "TLS fragments", "TLS group", "post-quantum certificates",
+    "registered at home", "registration is authentic", "authentications",
+    "each authentication starts without earlier state"})
+#: Beginnings of further ones, which name what a policy has.
+_WITHOUT_AIR_BEGINNINGS = ("EAP method ", "inner method", "TLS 1.")
+_EARLIER = " (earlier authentications)"
+
+
+def split_without_air(checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
+    """Split the checks of a repetition without a capture of the air.
+
+    A check that is not known to have other evidence is not made: without frames, it might hold.
+
+    Returns:
+        The checks that have evidence, and the names of the checks that cannot be made.
+    """
+    made = [check for check in checks if (
+        name := check.check.removesuffix(_EARLIER)) in WITHOUT_AIR
+            or name.startswith(_WITHOUT_AIR_BEGINNINGS)]
+    return made, [check.check for check in checks if check not in made]
+
+
 def _check_radsec(policy: Policy, repetition: Observation) -> Iterable[Check]:
     # Imported here: the container image lacks the TLS library, and judges all other policies.
     from measure.checks import radsec

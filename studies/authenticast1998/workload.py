@@ -211,7 +211,7 @@ class Workload:
             now_ns = time.monotonic_ns()
             begin_ns = (now_ns // _SECOND_NS + 2) * _SECOND_NS
         else:
-            beacon_ns, now_ns = tcpdump.wait_beacon_ns(), time.monotonic_ns()
+            beacon_ns, now_ns = tcpdump.wait_beacon_ns(self._site.testbed), time.monotonic_ns()
             if self._site.clock == "virtual":
                 beacon_ns = now_ns - now_ns % _COINCIDE_NS + _COINCIDE_NS
             begin_ns = beacon_ns + 20 * _BEACONS_NS + _AFTER_BEACON_NS

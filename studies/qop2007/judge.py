@@ -78,6 +78,9 @@ def judge_repetition(repetition: Repetition) -> Judgement:
     checks = [*proof.verify_policy(policy, last), *attacks.check_attack(
         last, scenario, policy.layers.link),
               *qop2007_checks.check_authentications(policy, earlier, last, settings)]
+    not_made: list[str] = []
+    if raw.get("air_missing"):
+        checks, not_made = proof.split_without_air(checks)
     reason = _failure_reason(raw, checks, last, earlier)
     failure = raw["failure"] or {}
     if failure.get("stage") == "stream" and (
@@ -96,7 +99,7 @@ def judge_repetition(repetition: Repetition) -> Judgement:
         reason = "not measured: the stream over the move did not come back both ways"
     return Judgement(
         measured=measured,
-        evidence=judgement.to_records(checks),
+        evidence=judgement.to_records(checks), not_made=not_made,
         reason=reason, captures=raw["captures"],
         elapsed_s=raw["elapsed_s"],
         # Retransmissions on lossy wires are the network's doing, not this machine's.

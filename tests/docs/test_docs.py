@@ -53,6 +53,8 @@ UNEXECUTED = {
     "./qop compare results/emulated results/home": "needs a measurement with a card; "
                                                    "tests/measure/test_cards.py compares",
     "sudo ./qop measure": "needs a card; tests/guest/test_card.py measures with emulated ones",
+    "sudo ./qop run --on host --scenarios N2 --policies M2,M5 --card":
+        "needs three cards; tests/guest/test_run_cards.py has radios in their place",
     "sudo ./qop provision --on host": "fetches from upstream, and changes the machine",
     "./qop run --builder mininet-wifi": "needs what is fetched from upstream; "
                                         "tests/topologies/test_builders.py measures "

@@ -45,6 +45,7 @@ class FewNodes:
     tool_environment: dict[str, str] | None = None
     for_captures: str = ""
     copies: Copied | None = None
+    uses_cards: bool = False
 
     def node(self, name: str) -> Any:
         """A process in the node's network."""
@@ -135,6 +136,15 @@ def test_a_second_is_waited_for_where_captures_are_not_prompt(
     tcpdump.settle_captures(cast("Testbed", FewNodes(for_captures="/prompt.so")))
     assert waited[0] == waited[1] > 1
     assert 0.1 < waited[2] < 1
+
+
+def test_frames_that_cards_deliver_late_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where packets are captured one by one, which needs no wait with emulated radios."""
+    waits: list[float] = []
+    monkeypatch.setattr(tcpdump.time, "sleep", waits.append)
+    for uses_cards in (False, True):
+        tcpdump.settle_captures(cast("Testbed", FewNodes(uses_cards=uses_cards)), tcpdump.WHOLE)
+    assert waits == [tcpdump._DRIVER_S]
 
 
 def test_getting_on_is_captured_in_blocks_where_captures_are_prompt(

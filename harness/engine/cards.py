@@ -1,0 +1,147 @@
+"""Check the 802.11 cards of this machine that a run uses as radios (`--card NODE=INTERFACE`).
+
+`parse_cards` reads the options. `check_plan` refuses a plan whose nodes do not fit the cards, and
+`check_cards` refuses cards that cannot be used, before a results folder is made. The worker
+borrows and restores the cards (`measure.cards.testbed_cards`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+from harness.engine.machine import require_root
+from harness.engine.plan import Plan
+from harness.errors import UserError
+from measure.agent.errors import MeasureError
+from measure.cards import borrowing, wireless
+from measure.cards.testbed_cards import MONITOR, NO_MONITOR
+from topologies.builders import MININET_WIFI
+from topologies.model import ACCESS_POINT
+
+#: Value of the setting `medium` for a testbed without an emulated medium.
+NO_MEDIUM = "none"
+
+
+def parse_cards(texts: Sequence[str], on: str) -> dict[str, str]:
+    """Return the card of each node from the options, by node.
+
+    Args:
+        texts: Values of `--card`.
+        on: Where the run measures.
+
+    Raises:
+        UserError: An option has no card, or names a node or card twice, or cards are elsewhere.
+    """
+    cards = dict[str, str]()
+    for text in texts:
+        node, _, name = text.partition("=")
+        if not node or not name:
+            raise UserError(f"--card {text}: give NODE=INTERFACE, such as a2=wlan0")
+        if node in cards:
+            raise UserError(f"--card {text}: {node} has the card {cards[node]}; leave one out")
+        if name in cards.values():
+            other = next(key for key, value in cards.items() if value == name)
+            raise UserError(f"--card {text}: {name} is the card of {other}; give each node a card "
+                            "of its own")
+        cards[node] = name
+    if cards and on != "host":
+        raise UserError(f"--card {texts[0]}: the cards are this machine's, which {on}s do not see; "
+                        "add --on host")
+    return cards
+
+
+def check_plan(plan: Plan, builder: str) -> None:
+    """Check that the nodes of a plan with radios are those that have cards.
+
+    Args:
+        plan: The plan.
+        builder: The requested network builder.
+
+    Raises:
+        UserError: A node has no radio, or no card, or the access points have several channels.
+    """
+    cards = plan.settings.cards
+    if builder == MININET_WIFI:
+        raise UserError(f"--builder {builder}: makes radios by itself; leave it out with --card")
+    networks = [testbed.spec.network for testbed in plan.testbeds.values()]
+    needed = list(dict.fromkeys(name for network in networks for name in network.radio_nodes))
+    for node, name in cards.items():
+        if node not in (*needed, MONITOR):
+            raise UserError(f"--card {node}={name}: no scenario has a node {node} with a radio; "
+                            f"choose from {', '.join(needed) or 'none'}, or {MONITOR}")
+    if missing := [node for node in needed if node not in cards]:
+        raise UserError(f"--card: no card for {', '.join(missing)}; add --card {missing[0]}=NAME, "
+                        "or choose a scenario with fewer nodes")
+    for network in networks:
+        channels = sorted({network.nodes[name].channel or 1
+                           for name in network.of_duty(ACCESS_POINT)})
+        if len(channels) > 1 and cards.get(MONITOR) != NO_MONITOR:
+            raise UserError(f"--card: {network.name} has access points on the channels "
+                            f"{', '.join(map(str, channels))}, and the capture of the air hears "
+                            "one; put them on one channel by the field channels of a scenario of "
+                            f"yours, or add --card {MONITOR}={NO_MONITOR}")
+
+
+def check_cards(plan: Plan) -> None:
+    """Check that the cards of a plan can be used, and restore those that an earlier run left.
+
+    Raises:
+        UserError: A card is missing, blocked or in use, or its driver lacks what its node needs.
+    """
+    require_root()
+    cards = plan.settings.cards
+    networks = [testbed.spec.network for testbed in plan.testbeds.values()]
+    access_points = [name for network in networks for name in network.of_duty(ACCESS_POINT)]
+    for node, name in cards.items():
+        if (node, name) == (MONITOR, NO_MONITOR):
+            continue
+        try:
+            if borrowing.restore_abandoned(name):
+                click.echo(f"qop: {name}: restored after a run that was killed", err=True)
+            state = borrowing.check_card(name, moves=node != MONITOR)
+        except MeasureError as error:
+            raise UserError(f"--card {node}={error}", status=1) from None
+        if node in access_points:
+            _require_type(state, node, wireless.ACCESS_POINT, "AP mode")
+        if node == MONITOR:
+            _require_type(state, node, wireless.MONITOR, "monitor mode")
+    _tell_missing_air(cards, access_points[:1])
+
+
+def _tell_missing_air(cards: Mapping[str, str], first: Sequence[str]) -> None:
+    """Print what is not proven if nothing can capture the air."""
+    why = ""
+    if cards.get(MONITOR) == NO_MONITOR:
+        why = f"--card {MONITOR}={NO_MONITOR}"
+    elif MONITOR not in cards:
+        why = next((f"--card {node}={cards[node]}: its driver has no monitor mode"
+                    for node in first if not wireless.supports_type(
+                        wireless.read_card(cards[node]).phy, wireless.MONITOR)), "")
+    if why:
+        click.echo(f"qop: {why}: checks of frames on the air are not made, such as whether data "
+                   "frames are encrypted; records name them", err=True)
+
+
+def _require_type(state: wireless.CardState, node: str, number: int, mode: str) -> None:
+    """Raise UserError if a card's driver lacks a mode that its node needs."""
+    if not wireless.supports_type(state.phy, number):
+        raise UserError(f"--card {node}={state.name}: its driver has no {mode}; give another card",
+                        status=1)
+
+
+def choose_medium(cards: Mapping[str, str], chosen: str | None) -> str:
+    """Return the setting `medium` of a run with cards, which emulates none.
+
+    Args:
+        cards: The cards by node.
+        chosen: The user's medium, None without one.
+
+    Raises:
+        UserError: The user chose an emulated medium.
+    """
+    if chosen not in (None, NO_MEDIUM):
+        raise UserError(f"--medium {chosen}: the medium of cards is the air; leave it out, or "
+                        f"leave out --card {next(iter(cards))}={next(iter(cards.values()))}")
+    return NO_MEDIUM
