@@ -461,7 +461,7 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
      add("traffic-wire", lambda p: p.ip_src == ADDRESS, source=("P1", "traffic-wire"))),
     ("no ESP at all", "P4", INNER, drop("traffic-wire", is_esp)),
     ("clear packet of the peer's", "P3-N3", INNER,
-     add("traffic-far", is_esp, ip_proto=17, ip_dst=ADDRESS)),
+     add("traffic-far", is_esp, ip_proto=17, esp_spi="", ip_dst=ADDRESS)),
     ("no ESP behind the peer's access point", "P12-R1", INNER, drop("traffic-far", is_esp)),
     ("ESP in a policy without IPsec", "P1", NO_IPSEC,
      add("traffic-wire", is_esp, source=("P3", "traffic-wire"))),
@@ -554,7 +554,7 @@ def test_nothing_of_the_nodes_between_subnets_fails_alone() -> None:
 
     There is no recording of it; P3's in N3, unpacked, is one.
     """
-    unpacked = each(change("traffic-core", is_esp, ip_proto=6, ip_src=ADDRESS),
+    unpacked = each(change("traffic-core", is_esp, ip_proto=6, esp_spi="", ip_src=ADDRESS),
                     drop("traffic-wire", is_esp), drop("auth-wire", is_esp),
                     drop("traffic-far", is_esp),
                     drop("auth-mn", is_isakmp))
