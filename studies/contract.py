@@ -322,7 +322,6 @@ class Judgement:
 
     - `measured`: values that only this study has (None without results)
     - `evidence`: the checks
-    - `not_made`: checks that could not be made, because nothing captured the air
     - `reason`: why the repetition failed
     - `is_skipped`: the machine lacks a requirement of the repetition
     - `captures`: descriptions of the capture files
@@ -333,11 +332,11 @@ class Judgement:
     - `elapsed_s`: duration of the repetition (s)
     - `raw`: values of the workload that the record keeps
     - `causes`: explanations of missing values, by metric
+    - `not_made`: checks that could not be made, because nothing captured the air
     """
 
     measured: BaseModel | None
     evidence: Sequence[CheckRecord] = ()
-    not_made: Sequence[str] = ()
     reason: str = ""
     is_skipped: bool = False
     captures: Sequence[Mapping[str, Any]] = ()
@@ -346,6 +345,7 @@ class Judgement:
     elapsed_s: float = 0.0
     raw: Mapping[str, Any] = field(default_factory=dict)
     causes: Mapping[str, str] = field(default_factory=dict)
+    not_made: Sequence[str] = ()
 
     @property
     def status(self) -> Literal["ok", "failed", "skipped"]:

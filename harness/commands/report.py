@@ -209,9 +209,9 @@ def _list_next_commands(report: Report, cells: Cells, study: Study,
     run = command or "the same './qop run' with"
     if study.judges_claims and answer.open_claims(cells, report.claims):
         yield f"To decide the claims:\n  {run} --until-decided"
-    elif study.judges_claims and report.decisive and not report.claims:
-        yield f"To repeat only what is open:\n  {run} --until-decided"
-    if report.decisive:
+    if study.judges_claims and report.decisive and not report.claims:
+        yield f"To decide what is open:\n  {run} --until-decided"
+    elif report.decisive:
         count = report.decisive.count
         what = f"To decide {count_noun(count, 'more difference')} (estimate)" if count \
             else "For narrower intervals"
