@@ -99,6 +99,7 @@ _COVERED_BY: Mapping[str, Sequence[str]] = {
     "link.group_mgmt": ("protection of management frames negotiated",),
     "link.neighbor_report": ("neighbor reports supported",),
     "link.bss_transition": ("BSS transition supported",),
+    "link.ft_over_ds": ("fast transition over the DS",),
     "link.beacon_protection": ("beacons are protected",),
     "link.ocv": ("operating channel validation negotiated",),
     "link.offered": ("key management offered",),

@@ -24,6 +24,7 @@ from policies.conversion.wifi import (
     describe_version,
     find_reason,
     pass_option,
+    set_cached_keys,
     set_cipher,
     set_group,
     set_group_management,
@@ -177,8 +178,8 @@ def _set_roaming(draft: PolicyDraft, options: Options) -> None:
             draft.set_field("link.roaming", "ft", push.setting)
     elif roaming == "ft" and push is not None:
         draft.take_over(push.setting)
-    if cache is not None and options.is_set(draft, "okc") and keys == "eap" and roaming is None:
-        draft.set_field("link.roaming", "okc", cache.setting)
+    if cache is not None and options.is_set(draft, "okc"):
+        set_cached_keys(draft, cache)
 
 
 def _set_vlan(draft: PolicyDraft, options: Options) -> None:

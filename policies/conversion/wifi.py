@@ -83,6 +83,23 @@ class Options:
 
 # --- Key management and ciphers ---
 
+
+def set_cached_keys(draft: PolicyDraft, option: Option) -> None:
+    """Set moves with cached keys (OKC), or note why the policy has none.
+
+    Args:
+        draft: The policy.
+        option: The option that switches OKC on.
+    """
+    if draft.find_value("link.keys") != "eap":
+        draft.note_loss(option.setting, "keys are cached after 802.1X, which the policy lacks")
+    elif draft.find_value("link.roaming") is None:
+        draft.set_field("link.roaming", "okc", option.setting)
+    else:
+        draft.note_loss(option.setting, "a policy has one way to move: it keeps fast transition, "
+                        "and 'roaming: okc' measures the other")
+
+
 #: Groups, ciphers and EAP methods that a message may name.
 _GROUPS = tuple(map(str, range(1, 33)))
 _CIPHERS = (*PAIRWISE_CIPHERS, "WEP40", "WEP104", "NONE", "GTK_NOT_USED")

@@ -24,6 +24,7 @@ from policies.conversion.wifi import (
     describe_version,
     find_reason,
     pass_option,
+    set_cached_keys,
     set_cipher,
     set_eap,
     set_group,
@@ -162,9 +163,8 @@ def _set_rsn(draft: PolicyDraft, options: Options, management: Option | None) ->
         _take_version(draft, proto, is_old=is_old)
     set_pmf(draft, options.find_option("ieee80211w") or options.find_option("pmf"))
     cache = options.find_option("proactive_key_caching") or options.find_option("okc")
-    if cache is not None and options.is_set(draft, cache.name) \
-            and draft.find_value("link.keys") == "eap" and draft.find_value("link.roaming") is None:
-        draft.set_field("link.roaming", "okc", cache.setting)
+    if cache is not None and options.is_set(draft, cache.name):
+        set_cached_keys(draft, cache)
     set_sae(draft, "wpa_supplicant", options)
     group = {"sae": "sae_groups", "owe": "owe_group"}.get(str(draft.find_value("link.keys")))
     if group:

@@ -550,6 +550,22 @@ def test_setting_becomes_a_field_or_is_listed(name: str, text: str, layers: dict
     assert not SECRET.search(notes + made.text)
 
 
+@pytest.mark.parametrize(("name", "text"), [
+    ("hostapd.conf", "interface=wlan0\nssid=x\nwpa=2\nwpa_key_mgmt={}\nieee8021x=1\nokc={}\n"),
+    ("w.conf", ('network={{\n ssid="x"\n key_mgmt={}\n eap=PEAP\n'
+                " proactive_key_caching={}\n}}\n"))])
+def test_cached_keys_are_a_field_or_listed(name: str, text: str) -> None:
+    """OKC is the way to move, or stands beside fast transition, which the policy keeps."""
+    said = "a policy has one way to move: it keeps fast transition"
+    alone, beside, off = (convert_text(name, text.format(*words)) for words in (
+        ("WPA-EAP", 1), ("FT-EAP WPA-EAP", 1), ("FT-EAP WPA-EAP", 0)))
+    assert plain(alone.policy)["link"]["roaming"] == "okc" and said not in "".join(alone.notes)
+    assert plain(beside.policy)["link"]["roaming"].startswith("ft")
+    assert any(said in line for line in beside.notes) and said not in "".join(off.notes)
+    asleep = convert_text(name, text.format("WPA-PSK", 1))
+    assert any("keys are cached after 802.1X" in line for line in asleep.notes)
+
+
 ONE_OF_A_KIND = "a proposal has one algorithm of a kind here"
 
 
