@@ -231,7 +231,7 @@ def assess_policy(basis: ReportBasis, policy: ScoredPolicy, limits: ApplicationL
     fails = tuple(name if answer == "no" else f"{name}?" for name, answer in checks.items()
                   if answer != "yes")
     answer = _combine_answers(checks.values())
-    if answer == "undecided" and not any(interruptions) and throughput is None:
+    if answer != "no" and not any(interruptions) and throughput is None:
         answer = "not measured"
     cost, place = _largest_cost(basis, policy, limits, kind)
     return PolicyFit(policy, answer, fails, interruptions, loss, throughput, calls, calls_place,

@@ -10,6 +10,7 @@ from analysis import statistics
 from analysis.cells import Observation
 from analysis.statistics import Estimate
 from analysis.table import Entry, Table
+from fabricated import STUDY, failed, make, results_of
 from studies.qop2007.report import application_advice, protection_tables
 from studies.qop2007.report.application_advice import (
     APPLICATIONS,
@@ -186,6 +187,16 @@ def test_protection_can_be_asked_for() -> None:
     assert column(table, "qualifies_home")["P8"].note == "protection"
 
 
+def test_a_policy_without_a_good_repetition_is_not_recommended() -> None:
+    """Where an application has no limits, nothing measured exceeds them. P12 is the strongest."""
+    records = [*(make(policy, number) for policy in ("P1", "P3") for number in (1, 2)),
+               *(failed("P12", number) for number in (1, 2))]
+    lines = [line for line in STUDY.report(results_of(*records), {}).summary
+             if line.startswith("For ")]
+    assert lines and any("P3" in line for line in lines)
+    assert not any("P12" in line for line in lines)
+
+
 def test_no_security_is_never_the_advice() -> None:
     """P1 meets every limit, and is said to, but is not recommended."""
     table = application_advice.build_advice_table(world({"P1": (0.01, 0.1), "P12": (9.0, 9.0)}),
@@ -239,12 +250,12 @@ def test_a_study_without_roaming_has_advice_for_home_alone() -> None:
 
 
 def test_what_was_not_measured_is_no_answer() -> None:
-    """Without a stream and a time nothing is decided; a limit that nobody asks for needs none."""
+    """Without a stream and a time nothing is decided, with limits or without."""
     bare = replace(PRINTED, origin="measured", observations={})
     found = assess_policy(bare, PRINTED.policies[-1], APPLICATIONS["voice"], "home")
     assert (found.answer, found.fails) == ("not measured", ("interruption?", "rate?"))
     assert assess_policy(bare, PRINTED.policies[-1], APPLICATIONS["file-transfer"],
-                         "home").answer == "yes"
+                         "home").answer == "not measured"
     assert application_advice.build_advice_table(bare, "voice").rows
 
 

@@ -46,6 +46,18 @@ def test_reported_faults_fail_as_reported(qop: Qop, fault: str, policy: str, sce
     assert reason in found.reason
 
 
+def test_wpa3_stations_of_a_mixed_network_without_pmf_are_found_out(qop: Qop) -> None:
+    """The access point offers WPA2 and WPA3 with PMF off. The network with PMF is proven."""
+    mixed = ("--policy", str(EXAMPLES / "wpa2-wpa3-sae.yml"), "--scenarios", "N2", *ONE)
+    done, records = qop.run("mixed-green", *mixed)
+    assert done.returncode == 0, done.stdout
+    done, records = qop.run("mixed-red", *mixed, "--fault", "mixed-without-pmf")
+    assert done.returncode == 1
+    [found] = [each for each in records.values() if each.cell["policy"] == "WPA2-WPA3-SAE"]
+    assert {each.check for each in found.evidence if not each.ok} == {
+        "management frames are protected", "protection of management frames negotiated"}
+
+
 def test_small_fragments_pass_where_ip_fragments_are_dropped(qop: Qop) -> None:
     """The cure of `dropped-fragments`, under that fault."""
     _, records = qop.run("green", "--policy", str(EXAMPLES / "wpa2-eap-tls-fragments.yml"),
