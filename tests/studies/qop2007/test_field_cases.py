@@ -48,7 +48,8 @@ def test_reported_faults_fail_as_reported(qop: Qop, fault: str, policy: str, sce
 
 def test_wpa3_stations_of_a_mixed_network_without_pmf_are_found_out(qop: Qop) -> None:
     """The access point offers WPA2 and WPA3 with PMF off. The network with PMF is proven."""
-    mixed = ("--policy", str(EXAMPLES / "wpa2-wpa3-sae.yml"), "--scenarios", "N2", *ONE)
+    mixed = ("--policies", "M2", "--policy", str(EXAMPLES / "wpa2-wpa3-sae.yml"), "--scenarios",
+             "N2", *ONE)
     done, records = qop.run("mixed-green", *mixed)
     assert done.returncode == 0, done.stdout
     done, records = qop.run("mixed-red", *mixed, "--fault", "mixed-without-pmf")
