@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from measure.capture import pcap as captures
+
 #: What a capture's frames are: link types of pcap; 802.11's without a radio's header and
 #: with it.
 ETHERNET, RAW_IP, IEEE802_11, RADIOTAP = 1, 101, 105, 127
@@ -23,6 +25,14 @@ def written(file: Path, frames: Iterable[tuple[float, bytes]], link_type: int = 
     """The same as a file."""
     file.write_bytes(pcap(frames, link_type))
     return file
+
+
+def add_stray_icmp(file: Path) -> None:
+    """Add to an Ethernet capture its last packet once more, as one of ICMP."""
+    frames = [(frame.at_s, frame.data) for frame in captures.read_frames(file)]
+    at_s, data = frames[-1]
+    stray = data[:14 + 9] + b"\x01" + data[14 + 10:14 + 20] + b"\x08" + data[14 + 21:]
+    written(file, [*frames, (at_s, stray)], ETHERNET)
 
 
 def datagram(size: int, source: str, target: str) -> bytes:

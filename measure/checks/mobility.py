@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import hmac
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from measure.capture import pcap, tshark
@@ -313,6 +314,57 @@ def tunnel_frames(observed: Observation) -> list[CapturedFrame]:
     return sorted((frame for frame in taken
                    if mac in (frame.data[:6], frame.data[6:12]) and not _is_signalling(frame)),
                   key=lambda frame: frame.at_s)
+
+
+@dataclass
+class TunnelTraffic:
+    """The mobile node's packets behind access points: those of its tunnel, and others.
+
+    - `packets`, `inner_bytes`: packets of the tunnel, and bytes inside them
+    - `strangers`: other packets, by description
+    """
+
+    packets: int = 0
+    inner_bytes: int = 0
+    strangers: Counter[str] = field(default_factory=Counter)
+
+
+def count_tunnel_traffic(frames: Iterable[CapturedFrame],
+                         count_inner: Callable[[CapturedFrame], int | None]) -> TunnelTraffic:
+    """Count every IPv4 packet as one of the tunnel or as another one. Frames may be truncated.
+
+    Args:
+        frames: The mobile node's packets (`tunnel_frames`).
+        count_inner: Function that returns the bytes inside a packet of the tunnel, None for others.
+    """
+    traffic = TunnelTraffic()
+    for frame in frames:
+        if frame.kind != pcap.IPV4:
+            continue
+        inner_bytes = count_inner(frame)
+        if inner_bytes is None:
+            traffic.strangers[f"of protocol {frame.payload[9]}"] += 1
+        else:
+            traffic.packets += 1
+            traffic.inner_bytes += inner_bytes
+    return traffic
+
+
+def check_tunnelled(name: str, traffic: TunnelTraffic, owner: str) -> Check:
+    """Check that no IPv4 packet of the mobile node bypasses its tunnel.
+
+    Packets of Mobile IP and DHCP are not in `traffic`. The check also fails without the tunnel's
+    packets.
+
+    Args:
+        name: Name of the check.
+        traffic: The mobile node's packets.
+        owner: Words for the tunnel's packets, such as "QUIC's".
+    """
+    shown = ", ".join(f"{count} {what}" for what, count in traffic.strangers.most_common(3))
+    return Check(name, traffic.packets > 0 and not traffic.strangers,
+                 f"{traffic.packets} packets are {owner}, {traffic.strangers.total()} are not"
+                 + (f" ({shown})" if shown else ""))
 
 
 def _read_ip_frames(file: Path) -> Sequence[CapturedFrame]:

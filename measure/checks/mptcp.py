@@ -10,11 +10,8 @@ same connection. `measure.checks.proof` calls this module.
 from __future__ import annotations
 
 import ipaddress
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
-from measure.capture import pcap
 from measure.capture.pcap import CapturedFrame
 from measure.checks import mobility
 from measure.checks.observation import Check, Observation
@@ -35,8 +32,8 @@ def check_mptcp(observed: Observation) -> Iterator[Check]:
     yield _check_handshake(home, opened, observed)
     streams = _reassemble_streams(segments, opened[0], observed) if len(opened) == 1 else []
     yield _check_packets(streams, observed)
-    traffic = _classify_traffic(mobility.tunnel_frames(observed))
-    yield _check_traffic(traffic)
+    traffic = mobility.count_tunnel_traffic(mobility.tunnel_frames(observed), _count_inner)
+    yield mobility.check_tunnelled("MPTCP: tunnelled", traffic, "the tunnel's")
     carried_bytes = mobility.streamed_bytes(observed)
     yield Check("MPTCP: carried", traffic.inner_bytes >= carried_bytes > 0,
                 f"{traffic.inner_bytes} bytes of data, {carried_bytes} of the stream")
@@ -101,39 +98,12 @@ def _split_packets(stream: DataStream, observed: Observation) -> Iterator[tuple[
         at += size
 
 
-@dataclass
-class _Traffic:
-    """The mobile node's packets behind access points: those of MPTCP, and others by description."""
-
-    packets: int = 0
-    inner_bytes: int = 0
-    strangers: Counter[str] = field(default_factory=Counter)
-
-
-def _classify_traffic(frames: Iterable[CapturedFrame]) -> _Traffic:
-    """Count every IPv4 packet as one of the tunnel or as another one. Frames may be truncated."""
-    traffic = _Traffic()
-    for frame in frames:
-        if frame.kind != pcap.IPV4:
-            continue
-        segment = mptcp.parse_segment(frame)
-        if segment is not None and MPTCP_PORT in (segment.source[1], segment.target[1]):
-            traffic.packets += 1
-            traffic.inner_bytes += segment.payload_bytes
-        else:
-            traffic.strangers[f"of protocol {frame.payload[9]}"] += 1
-    return traffic
-
-
-def _check_traffic(traffic: _Traffic) -> Check:
-    """Check that no IPv4 packet of the mobile node bypasses the MPTCP tunnel.
-
-    Packets of Mobile IP and DHCP are not in `traffic`. The check also fails without MPTCP packets.
-    """
-    shown = ", ".join(f"{count} {name}" for name, count in traffic.strangers.most_common(3))
-    return Check("MPTCP: tunnelled", traffic.packets > 0 and not traffic.strangers,
-                 f"{traffic.packets} packets are the tunnel's, {traffic.strangers.total()} are not"
-                 + (f" ({shown})" if shown else ""))
+def _count_inner(frame: CapturedFrame) -> int | None:
+    """Return the bytes of data in a segment of the tunnel, None for another packet."""
+    segment = mptcp.parse_segment(frame)
+    if segment is None or MPTCP_PORT not in (segment.source[1], segment.target[1]):
+        return None
+    return segment.payload_bytes
 
 
 def _check_kernels(opened: Sequence[MptcpConnection], observed: Observation) -> Check:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
 from measure.capture import pcap
 from measure.capture.pcap import CapturedFrame
@@ -34,8 +33,8 @@ def check_quic(layer: QuicLayer, observed: Observation) -> Iterator[Check]:
     home, *away = observed.split_by_attachment(datagrams)
     yield _check_handshake(home, observed)
     yield _check_decryption(datagrams, observed)
-    traffic = _classify_traffic(mobility.tunnel_frames(observed))
-    yield _check_traffic(traffic)
+    traffic = mobility.count_tunnel_traffic(mobility.tunnel_frames(observed), _count_inner)
+    yield mobility.check_tunnelled("QUIC: tunnelled", traffic, "QUIC's")
     carried_bytes = mobility.streamed_bytes(observed)
     yield Check("QUIC: carried", traffic.inner_bytes >= carried_bytes > 0,
                 f"{traffic.inner_bytes} bytes inside packets, {carried_bytes} of the stream")
@@ -75,41 +74,14 @@ def _check_decryption(datagrams: Sequence[QuicDatagram], observed: Observation) 
                  f"{observed.home_address}")
 
 
-@dataclass
-class _Traffic:
-    """The mobile node's packets behind access points: those of QUIC, and others by description."""
-
-    packets: int = 0
-    inner_bytes: int = 0
-    strangers: Counter[str] = field(default_factory=Counter)
-
-
-def _classify_traffic(frames: Iterable[CapturedFrame]) -> _Traffic:
-    """Count every IPv4 packet as one of QUIC or as another one. Frames may be truncated."""
-    traffic = _Traffic()
-    for frame in frames:
-        if frame.kind != pcap.IPV4:
-            continue
-        udp = pcap.parse_udp_header(frame)
-        start = (frame.payload[0] & 15) * 4
-        if udp is not None and QUIC_PORT in (udp.source_port, udp.target_port):
-            traffic.packets += 1
-            [length] = struct.unpack_from("!H", frame.payload, start + 4)
-            traffic.inner_bytes += max(0, length - _UDP_HEAD_BYTES - quic.ADDED_BYTES)
-        else:
-            traffic.strangers[f"of protocol {frame.payload[9]}"] += 1
-    return traffic
-
-
-def _check_traffic(traffic: _Traffic) -> Check:
-    """Check that no IPv4 packet of the mobile node bypasses the QUIC tunnel.
-
-    Packets of Mobile IP and DHCP are not in `traffic`. The check also fails without QUIC packets.
-    """
-    shown = ", ".join(f"{count} {name}" for name, count in traffic.strangers.most_common(3))
-    return Check("QUIC: tunnelled", traffic.packets > 0 and not traffic.strangers,
-                 f"{traffic.packets} packets are QUIC's, {traffic.strangers.total()} are not"
-                 + (f" ({shown})" if shown else ""))
+def _count_inner(frame: CapturedFrame) -> int | None:
+    """Return the bytes inside a QUIC packet with one DATAGRAM frame, None for another packet."""
+    udp = pcap.parse_udp_header(frame)
+    if udp is None or QUIC_PORT not in (udp.source_port, udp.target_port):
+        return None
+    start = (frame.payload[0] & 15) * 4
+    [length] = struct.unpack_from("!H", frame.payload, start + 4)
+    return max(0, int(length) - _UDP_HEAD_BYTES - quic.ADDED_BYTES)
 
 
 def _check_migration(home: Sequence[QuicDatagram], moved: Sequence[QuicDatagram],

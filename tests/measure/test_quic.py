@@ -121,11 +121,7 @@ def test_packets_without_the_runs_secrets_prove_nothing(tmp_path: Path) -> None:
 def test_a_packet_outside_of_the_tunnel_is_found(tmp_path: Path) -> None:
     """An ICMP packet of the home address, behind the access point."""
     observed = observe(tmp_path, "migrated")
-    file = tmp_path / "auth-wire.pcap"
-    frames = [(frame.at_s, frame.data) for frame in pcap.read_frames(file)]
-    at_s, data = frames[-1]
-    stray = data[:14 + 9] + b"\x01" + data[14 + 10:14 + 20] + b"\x08" + data[14 + 21:]
-    made_up_captures.written(file, [*frames, (at_s, stray)], made_up_captures.ETHERNET)
+    made_up_captures.add_stray_icmp(tmp_path / "auth-wire.pcap")
     assert find_failing(judge(observed)) == {"QUIC: tunnelled"}
 
 
