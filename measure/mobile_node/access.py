@@ -10,7 +10,7 @@ measurement. `measure.mobile_node.attachment` calls them in the order of a measu
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ from measure.services.radius import (
 )
 from measure.services.revocation import OcspResponders
 from measure.services.slaac import SlaacClient
-from measure.services.tunnels import MobileMptcp, MobileQuic
+from measure.services.tunnels import MobileMptcp, MobileQuic, MobileTunnels
 from measure.services.wireguard import MobileWireGuard
 from topologies.model import HOME_AGENT, IPV6, Scenario
 
@@ -66,7 +66,8 @@ class NetworkAccess:
         self._hostapd = Hostapd(site)
         self._charon = Charon(site)
         self._wireguard = MobileWireGuard(site)
-        self._quic, self._mptcp = MobileQuic(site), MobileMptcp(site)
+        self._quic = MobileQuic(site)
+        self._program_tunnels: Sequence[MobileTunnels] = (self._quic, MobileMptcp(site))
         self._supplicants = WpaSupplicant(site)
         self._forks = ForkService(site, PROGRAMS)
         self._registrations = MobileNodePrograms(site, settings, self._forks)
@@ -85,7 +86,7 @@ class NetworkAccess:
             self._forks, self._agents, self._registrations] if self.has_mobile_ip else []
         return [self.freeradius, self._responders, self._eap_server, SubscriberServers(self.site),
                 SubscriberGateways(self.site), self.wire_keys, self._charon, *mobile_ip,
-                self._supplicants, self._hostapd, self._wireguard, self._quic, self._mptcp,
+                self._supplicants, self._hostapd, self._wireguard, *self._program_tunnels,
                 self._proxies, self._echoes, self._dhcp_servers, self._dhcp_clients,
                 IpsecTunnels(self.site, self._charon, self.site.network.tunnel_gateways,
                              _AGENT_CHILDREN)]
@@ -104,8 +105,8 @@ class NetworkAccess:
     @cached_property  # read while a handoff is timed
     def has_following_tunnel(self) -> bool:
         """Return whether tunnels move with their nodes to other subnets, in place of Mobile IP."""
-        return (self._wireguard.roams or self._quic.is_used or self._mptcp.is_used
-                or self._charon.uses_mobike)
+        return (self._wireguard.roams or self._charon.uses_mobike
+                or any(tunnels.is_used for tunnels in self._program_tunnels))
 
     def follow_tunnel(self, scenario: Scenario) -> None:
         """Move the mobile node's tunnel to its address in the visited subnet.
@@ -117,12 +118,13 @@ class NetworkAccess:
             station = self.get_station(scenario.mobile_node)
             station.follow_visit(scenario.visit)
             self._wireguard.renew_source(station.name)
-            self._mptcp.follow_address(station.name)
+            for tunnels in self._program_tunnels:
+                tunnels.follow_address(station.name)
 
     def tunnel_device(self, node: str) -> str:
         """Return the name of the interface of the node's tunnel, or "" without such a tunnel."""
-        return (self._wireguard.device_name(node) or self._quic.device_name(node)
-                or self._mptcp.device_name(node))
+        names = (tunnels.device_name(node) for tunnels in self._program_tunnels)
+        return self._wireguard.device_name(node) or next(filter(None, names), "")
 
     def tunnel_states(self, scenario: Scenario) -> dict[str, list[dict[str, Any]]]:
         """Return the WireGuard state of mobile node and home agent, by node, empty without one."""
@@ -135,7 +137,7 @@ class NetworkAccess:
         Returns:
             State by node, by protocol: `quic` or `mptcp`. Empty without such a tunnel.
         """
-        return {tunnels.name: states for tunnels in (self._quic, self._mptcp)
+        return {tunnels.name: states for tunnels in self._program_tunnels
                 if (states := {node: state for node in (scenario.mobile_node, scenario.agent)
                                if (state := tunnels.read_state(node))})}
 
@@ -218,8 +220,8 @@ class NetworkAccess:
                 for address in self._outer_addresses(scenario):
                     charon.delete_sas(session, address)
         self._wireguard.renew_tunnels()
-        self._quic.forget_connection(scenario.mobile_node)
-        self._mptcp.forget_connection(scenario.mobile_node)
+        for tunnels in self._program_tunnels:
+            tunnels.forget_connection(scenario.mobile_node)
         # Delayed packets about the old state must not be taken for new ones.
         time.sleep(self.limits.under_way_s)
         if station.remaining_sas():
@@ -305,9 +307,13 @@ class NetworkAccess:
             station.obtain_address()
             station.register()
             station.negotiate_tunnel()
-            self._wireguard.start_keepalives(name)
-            self._quic.open_connection(name)
-            self._mptcp.open_connection(name)
+            self._open_tunnel(name)
+
+    def _open_tunnel(self, node: str) -> None:
+        """Open the connection of a mobile node's tunnel, if it has one without IKE."""
+        self._wireguard.start_keepalives(node)
+        for tunnels in self._program_tunnels:
+            tunnels.open_connection(node)
 
     def explain_failures(self) -> AbstractContextManager[None]:
         """Add the cause that daemons' logs state to a MeasureError inside the context."""
@@ -346,9 +352,7 @@ class NetworkAccess:
         Raises:
             MeasureError: An end does not have the tunnel in time.
         """
-        self._wireguard.start_keepalives(station.name)
-        self._quic.open_connection(station.name)
-        self._mptcp.open_connection(station.name)
+        self._open_tunnel(station.name)
         station.negotiate_tunnel()
         if not station.charon or scenario.agent not in self._charon.daemons:
             return

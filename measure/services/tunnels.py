@@ -95,6 +95,15 @@ class MobileTunnels:
         if node in self._programs:
             self._programs[node].run_command("connect")
 
+    def follow_address(self, node: str) -> None:
+        """Move a mobile node's connection to the node's new address, without waiting for it.
+
+        Nothing is to be done for a program that notices the new address by itself.
+
+        Raises:
+            MeasureError: The program has ended.
+        """
+
     def forget_connection(self, node: str) -> None:
         """Delete a mobile node's connection at both endpoints of its tunnel.
 
@@ -271,7 +280,7 @@ class MobileMptcp(MobileTunnels):
                  "lookup", _HOME_TABLE], *rules] if settings["duty"] == "mobile" else rules
 
     def follow_address(self, node: str) -> None:
-        """Move a mobile node's connection to the node's new address, without waiting for it.
+        """Tell the program of a mobile node that the node has a new address.
 
         Raises:
             MeasureError: The program has ended.
