@@ -21,7 +21,7 @@ from analysis.metrics import Metric
 from analysis.present.code_names import CodeNames, is_code
 from analysis.present.entries import PLUS_MINUS, round_to_digits, round_to_uncertainty
 from analysis.present.report import ApplicationAdvice, DecisiveRepetitions, Recommendation
-from analysis.reporting.significance import SignificanceDecision
+from analysis.reporting.significance import FEW_REPETITIONS, SignificanceDecision
 from analysis.statistics import LEVEL, Estimate, mean, paired_differences
 from analysis.table import Column, Entry, Table, count_noun, join_words, to_printable
 
@@ -33,8 +33,6 @@ _MAX_CLAIMS = 3
 _MIN_MULTIPLE = 2.0
 #: Largest difference of the two halves of an interval that is written with one half (as a share).
 _SYMMETRY = 0.15
-#: Below this number of repetitions, spreads are too uncertain to plan with.
-_FEW_REPETITIONS = 5
 _DASH = "\N{EN DASH}"
 _CLAIMS_COMMAND = "./qop report --table claims".replace(" ", "\N{NO-BREAK SPACE}")
 #: What stands between two checks that do not hold (`measure.records.judgement`).
@@ -102,8 +100,8 @@ def decisive_repetitions(cells: Cells,
     """
     open_ = _find_open(decisions)
     planned = max(cells.results.repetitions, 1, *(len(decision.blocks) for decision in open_))
-    if open_ and planned < _FEW_REPETITIONS:  # too few to estimate from
-        return DecisiveRepetitions(_FEW_REPETITIONS)
+    if open_ and planned < FEW_REPETITIONS:  # too few to estimate from
+        return DecisiveRepetitions(FEW_REPETITIONS)
     counts = sorted(max(len(decision.blocks) + decision.further, planned + 1)
                     for decision in open_ if decision.further)
     if not counts:
@@ -350,7 +348,7 @@ def explain_unproven(decisions: Sequence[SignificanceDecision]) -> Iterator[str]
     """
     open_ = [decision for decision in decisions if decision.outcome == "undecided"]
     if open_ and all(len(decision.blocks) < 2 for decision in open_):
-        yield (f"One repetition cannot prove a difference. Take {_FEW_REPETITIONS} repetitions or "
+        yield (f"One repetition cannot prove a difference. Take {FEW_REPETITIONS} repetitions or "
                "more.")
         return
     masked = [decision for decision in open_ if decision.is_masked]

@@ -34,8 +34,8 @@ from measure.records.record import record_name
 #: significant difference with at most this probability.
 SIGNIFICANT = 0.05
 _WORDS: dict[Outcome, str] = {"different": "yes", "equivalent": "no", "undecided": "undecided"}
-#: Below this number of repetitions, spreads are too uncertain to say that more are of no use.
-_FEW_REPETITIONS = 5
+#: Below this number of repetitions, spreads are too uncertain to plan with.
+FEW_REPETITIONS = 5
 _MARKS: dict[Outcome, tuple[str, ...]] = {
     "different": ("significant",), "equivalent": ("spans-zero",), "undecided": ()}
 
@@ -209,7 +209,7 @@ def make_verdicts(cells: Cells, decisions: Sequence[SignificanceDecision]) -> li
         if not decision.metric.better:
             continue
         done = len(decision.blocks)
-        is_useless = looks is not None and done >= _FEW_REPETITIONS and (
+        is_useless = looks is not None and done >= FEW_REPETITIONS and (
             decision.further is None or done + decision.further > looks.last_count)
         name = f"{decision.metric.title} of {cells.cell_name(decision.ids)}"
         pair = frozenset({"-".join(decision.ids), "-".join(decision.baseline)})

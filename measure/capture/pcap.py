@@ -23,9 +23,8 @@ IEEE802_11 = (RADIOTAP, IEEE802_11_ALONE)
 _LINKS = {(ETHERNET,): "Ethernet", IEEE802_11: "802.11", (RADIOTAP,): "802.11"}
 _FILE_HEAD, _SNAP_BYTES = struct.Struct("<IHHiIII"), 4096
 _ETHERNET_BYTES, _UDP_BYTES = 14, 8
-#: Protocol number of UDP.
-UDP = 17
-_UDP_BYTES, _ESP = 8, 50
+#: Protocol numbers of UDP and ESP.
+UDP, _ESP = 17, 50
 #: UDP port of IPsec behind NAT, and the bytes by which IKE differs from ESP there (RFC 3948, 2.2).
 IPSEC_NAT_PORT, _NON_ESP_MARKER = 4500, bytes(4)
 #: EtherTypes of IPv4, IPv6 and EAPOL.

@@ -20,7 +20,8 @@ from measure.capture.tcpdump import AUTH
 from measure.checks.observation import Check, Observation
 
 #: Types of ICMPv6 messages (RFC 4861).
-SOLICITATION, ADVERTISEMENT, NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 133, 134, 135, 136
+SOLICITATION, ADVERTISEMENT, NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = \
+    tshark.NEIGHBOUR_DISCOVERY
 _ICMPV6 = 58
 _TCP = 6
 _UNSPECIFIED = bytes(16)
@@ -56,7 +57,7 @@ def read_neighbour_messages(file: Path) -> list[NeighbourMessage]:
     for frame in pcap.read_frames(file):
         packet = frame.payload
         if frame.kind != pcap.IPV6 or len(packet) < _TARGET or packet[_NEXT_HEADER] != _ICMPV6 or (
-                not SOLICITATION <= packet[_MESSAGE] <= NEIGHBOUR_ADVERTISEMENT):
+                packet[_MESSAGE] not in tshark.NEIGHBOUR_DISCOVERY):
             continue
         kind = packet[_MESSAGE]
         found.append(NeighbourMessage(
