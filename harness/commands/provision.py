@@ -20,7 +20,7 @@ import click
 import studies
 from guest import image, kernel
 from guest.releases import DEFAULT, RELEASES
-from guest.root_variants import PackageList, PackageListWithStrongswan
+from guest.root_variants import PackageList
 from harness.engine import request, setup
 from harness.engine.machine import ROOT
 from harness.errors import UserError
@@ -58,8 +58,6 @@ def command(on: str, mininet_wifi: bool, source: str, study: str | None, release
         return
     variant = image.MININET_WIFI if with_mininet_wifi else image.PLAIN
     for packages in (None, *added.values()):
-        if release != DEFAULT.suite and isinstance(packages, PackageListWithStrongswan):
-            continue
         built = setup.ensure_variant(variant, source, packages, setup.vm_architecture(on),
                                      RELEASES[release])
         what = f"guest image {setup.describe_image(RELEASES[release], packages)}".rstrip()
