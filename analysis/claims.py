@@ -38,7 +38,7 @@ from analysis.blocks import (
 from analysis.cells import Key
 from analysis.metrics import Metric
 from analysis.present.entries import round_to_digits, round_to_uncertainty
-from analysis.statistics import LEVEL, Estimate, Looks, pairs_needed, relative_spread
+from analysis.statistics import LEVEL, Estimate, Looks, joint_level, pairs_needed, relative_spread
 from analysis.table import Column, Entry, Table
 
 # --- Questions of a claim, and the answers with their intervals ---
@@ -320,7 +320,7 @@ def answer_questions(observations: Observations, questions: Sequence[ClaimQuesti
 def _answer_question(question: ClaimQuestion, observations: Observations, count: int,
                      level: float) -> Finding | None:
     """Return the answer to one of the `count` questions of a claim, or None without data."""
-    strict = 1 - (1 - level) / max(1, count)
+    strict = joint_level(count, level)
     shown = question.answer(observations, level)
     wide = question.answer(observations, strict)
     if shown is None or wide is None:

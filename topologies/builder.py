@@ -24,7 +24,7 @@ from mininet.node import Node as MininetNode
 from topologies import address_translation, builders, hwsim, model, queueing_disciplines
 from topologies.fork_server import TcpdumpForks
 from topologies.interfaces import Interfaces, Route, WireEnd, enter_namespace, set_sysctls
-from topologies.ipv6 import ipv6_interface, ipv6_prefix
+from topologies.ipv6 import ipv6_address, ipv6_interface, ipv6_prefix
 from topologies.medium import Channel, Transmitters
 from topologies.mininet_nodes import MininetNodes, RadioSource
 
@@ -460,7 +460,7 @@ def _add_ipv6(interfaces: Interfaces, node: model.Node) -> None:
                for interface in node.interfaces.values() if interface.address]
     for route in [] if is_station else _node_routes(node):
         length = next(net.prefixlen for net in subnets if ipaddress.IPv4Address(route.via) in net)
-        hop = ipv6_interface(f"{route.via}/{length}").partition("/")[0]
+        hop = ipv6_address(f"{route.via}/{length}")
         interfaces.add_route(Route(ipv6_prefix(route.prefix), via=hop))
 
 

@@ -34,6 +34,11 @@ def ipv6_interface(address: str) -> str:
     return f"{_place_in(own.network, host)}/{_SUBNET_BITS}"
 
 
+def ipv6_address(address: str) -> str:
+    """Return the IPv6 address for an IPv4 address with its prefix length."""
+    return ipv6_interface(address).partition("/")[0]
+
+
 def ipv6_subnet(address: str) -> str:
     """Return the first address of the IPv6 subnet for an IPv4 address with its prefix length."""
     return str(_place_in(IPv4Interface(address).network, 0))

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from topologies.device import Device, Strict
-from topologies.ipv6 import ipv6_interface, slaac_address
+from topologies.ipv6 import ipv6_address, slaac_address
 from topologies.medium_model import DCF, QUEUE, Medium
 
 # --- Address of a mobile node in a visited subnet without an agent for it ---
@@ -300,7 +300,7 @@ class Network(Strict):
             return slaac_address(node.radio_mac,
                                  self.nodes[gateway].interfaces[port].address or "")
         own = next(i.address for i in node.interfaces.values() if i.address)
-        return ipv6_interface(own).partition("/")[0]
+        return ipv6_address(own)
 
     def outer_address_of(self, name: str) -> str:
         """Return a gateway's address towards other subnets, of the network's version of IP."""
@@ -308,7 +308,7 @@ class Network(Strict):
         if self.ip == IPV4:
             return node.outer_address
         own = node.interfaces[node.interface_of(node.outer_address)].address or ""
-        return ipv6_interface(own).partition("/")[0]
+        return ipv6_address(own)
 
     def advertised_ports(self, name: str) -> list[str]:
         """Return the interfaces on which a node sends router advertisements to stations."""

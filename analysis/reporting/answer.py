@@ -22,8 +22,9 @@ from analysis.present.code_names import CodeNames, is_code
 from analysis.present.entries import PLUS_MINUS, round_to_digits, round_to_uncertainty
 from analysis.present.report import ApplicationAdvice, DecisiveRepetitions, Recommendation
 from analysis.reporting.significance import FEW_REPETITIONS, SignificanceDecision
-from analysis.statistics import LEVEL, Estimate, mean, paired_differences
+from analysis.statistics import Estimate, joint_level, mean, paired_differences
 from analysis.table import Column, Entry, Table, count_noun, join_words, to_printable
+from measure.records.record import NOT_PROVEN
 
 #: Levels that get a sentence where no level is recommended, and lines of failures and names.
 _MAX_LEVELS, _MAX_FAILURES, _MAX_NAMES = 4, 3, 4
@@ -35,8 +36,8 @@ _MIN_MULTIPLE = 2.0
 _SYMMETRY = 0.15
 _DASH = "\N{EN DASH}"
 _CLAIMS_COMMAND = "./qop report --table claims".replace(" ", "\N{NO-BREAK SPACE}")
-#: What stands between two checks that do not hold (`measure.records.judgement`).
-_NEXT_REASON = "; not proven: "
+#: Separator of the reasons of checks that do not hold.
+_NEXT_REASON = f"; {NOT_PROVEN}"
 #: Rows of the short table.
 _MAX_ROWS = 24
 TABLE_ID = "summary"
@@ -382,7 +383,7 @@ def _describe_extremes(cells: Cells) -> Iterator[str]:
                   if (value := cells.find_value(metric.name, ids))}
         if not values:
             continue
-        level = _joint_level(len(values))
+        level = joint_level(len(values))
         means = {ids: (mean(value.blocks.values(), level) if value.blocks
                        else value.estimate).scale(metric.scale) for ids, value in values.items()}
         least, most = (choose(means, key=lambda ids: means[ids].mean) for choose in (min, max))
@@ -399,7 +400,7 @@ def _describe_metric(cells: Cells, metric: Metric,
 
     The data choose these scenarios, so the intervals of all scenarios hold at the same time.
     """
-    level = _joint_level(len(decisions))
+    level = joint_level(len(decisions))
     costs = [(cost, decision) for decision in decisions if decision.outcome == "different"
              and (cost := _find_cost(cells, decision, level))]
     if not costs:
@@ -418,11 +419,6 @@ def _describe_metric(cells: Cells, metric: Metric,
     without = len(decisions) - len(costs)
     where = f" ({without} of {len(decisions)} without proven difference)" if without else ""
     return f"{metric.title} {text}{where}"
-
-
-def _joint_level(count: int) -> float:
-    """Return the level of each of several intervals that hold at the same time (Bonferroni)."""
-    return 1 - (1 - LEVEL) / max(1, count)
 
 
 def _find_cost(cells: Cells, decision: SignificanceDecision, level: float) -> _Cost | None:

@@ -58,6 +58,11 @@ class Estimate:
         return Estimate(self.mean * factor, low, high, self.n)
 
 
+def joint_level(count: int, level: float = LEVEL) -> float:
+    """Return the level of each of several intervals that hold together at `level` (Bonferroni)."""
+    return 1 - (1 - level) / max(1, count)
+
+
 def mean(values: Iterable[float], level: float = LEVEL) -> Estimate:
     """Return the mean of values with Student's t confidence interval.
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from measure.cards import wireless
 from measure.cards.borrowing import MONITOR_NAME, BorrowedCard, borrow_card
 from measure.cards.station import to_channel
+from topologies.medium import frequency_mhz
 from topologies.model import ACCESS_POINT, STATION, Network
 from topologies.namespaces import network_of
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 #: Word in place of a node for the card that captures the air, and the name for no such capture.
 MONITOR, NO_MONITOR = "monitor", "none"
-_BASE_MHZ, _STEP_MHZ = 2407, 5
 
 
 @dataclass
@@ -83,7 +83,7 @@ class TestbedCards:
             return None
         if MONITOR in self.cards:
             channel = self.network.nodes[first].channel or 1
-            self.cards[MONITOR].tune_monitor(_BASE_MHZ + _STEP_MHZ * channel)
+            self.cards[MONITOR].tune_monitor(frequency_mhz(channel))
             return None, self.cards[MONITOR].card_name
         self.air_missing = self.cards[first].add_monitor(testbed.node(first).pid)
         return None if self.air_missing else (first, MONITOR_NAME)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import itertools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,11 +26,11 @@ MPTCP_PORT = 4434
 TCP = 6
 #: Headers of IPv4 and TCP without options, in bytes.
 _IP_BYTES, _TCP_BYTES = 20, 20
-SYN, RST, ACK = 0x02, 0x04, 0x10
+_SYN, _RST, _ACK = 0x02, 0x04, 0x10
 #: TCP option kinds: end, no operation, MPTCP.
 _END, _NO_OPERATION, _MPTCP = 0, 1, 30
 #: Subtypes of the MPTCP option (RFC 8684, 8.2).
-_CAPABLE, _JOIN, _DSS, _REMOVE_ADDR = 0, 1, 2, 4
+_CAPABLE, _JOIN, _DSS = 0, 1, 2
 _VERSION = 1
 #: Flags of DSS: the fields that follow, and their lengths.
 _HAS_ACK, _LONG_ACK, _HAS_MAP, _LONG_MAP = 1, 2, 4, 8
@@ -64,7 +65,6 @@ class MptcpSegment:
     - `payload`: the captured payload, of `payload_bytes` in all
     - `keys`: keys in MP_CAPABLE of version 1, None without this option
     - `join`: MP_JOIN without its first two bytes, b"" without this option
-    - `removed`: address IDs in REMOVE_ADDR
     """
 
     time_s: float
@@ -77,17 +77,16 @@ class MptcpSegment:
     keys: tuple[bytes, ...] | None
     join: bytes
     mapping: Mapping | None
-    removed: tuple[int, ...]
 
     @property
     def is_syn(self) -> bool:
         """Return whether the segment asks for a connection or a subflow."""
-        return self.flags & (SYN | ACK) == SYN
+        return self.flags & (_SYN | _ACK) == _SYN
 
     @property
     def is_syn_ack(self) -> bool:
         """Return whether the segment accepts a connection or a subflow."""
-        return self.flags & (SYN | ACK) == SYN | ACK
+        return self.flags & (_SYN | _ACK) == _SYN | _ACK
 
 
 def read_segments(capture: Path, port: int = MPTCP_PORT) -> list[MptcpSegment]:
@@ -115,7 +114,6 @@ def parse_segment(frame: CapturedFrame) -> MptcpSegment | None:
     size = int.from_bytes(packet[2:4], "big")
     source, target = (str(ipaddress.IPv4Address(packet[at:at + 4])) for at in (12, 16))
     keys: tuple[bytes, ...] | None = None
-    removed: tuple[int, ...] = ()
     join, mapping = b"", None
     for body in _mptcp_options(packet[start + _TCP_BYTES:end]):
         kind = body[0] >> 4
@@ -128,11 +126,9 @@ def parse_segment(frame: CapturedFrame) -> MptcpSegment | None:
             join = body
         elif kind == _DSS:
             mapping = _parse_mapping(body)
-        elif kind == _REMOVE_ADDR:
-            removed = tuple(body[1:])
     return MptcpSegment(frame.at_s, (source, source_port), (target, target_port),
                         packet[start + 13], sequence, packet[end:size], max(0, size - end), keys,
-                        join, mapping, removed)
+                        join, mapping)
 
 
 def _mptcp_options(options: bytes) -> Iterator[bytes]:
@@ -241,7 +237,7 @@ def find_joins(segments: Sequence[MptcpSegment], connection: MptcpConnection) ->
                        and len(each.join) + 2 == _JOIN_LENGTHS["syn_ack"]), b"")
         final = next((each.join for each in of_subflow
                       if len(each.join) + 2 == _JOIN_LENGTHS["ack"]), b"")
-        is_used = any(each.source == syn.target and not each.flags & SYN for each in of_subflow)
+        is_used = any(each.source == syn.target and not each.flags & _SYN for each in of_subflow)
         nonce, other = syn.join[6:10], answer[10:14]
         a_key, b_key = connection.opener_key, connection.listener_key
         found.append(MptcpJoin(
@@ -250,7 +246,7 @@ def find_joins(segments: Sequence[MptcpSegment], connection: MptcpConnection) ->
             answer[2:10] == hmac.digest(b_key + a_key, other + nonce, "sha256")[:_SHORT_HMAC],
             bool(other) and final[2:] == hmac.digest(
                 a_key + b_key, nonce + other, "sha256")[:_LONG_HMAC],
-            is_used and not any(each.flags & RST for each in of_subflow)))
+            is_used and not any(each.flags & _RST for each in of_subflow)))
     return found
 
 
@@ -287,11 +283,11 @@ def reassemble_data(segments: Sequence[MptcpSegment], subflows: Iterable[tuple[E
     payloads: list[tuple[int, bytes]] = []
     for source, target in subflows:
         sent = [each for each in segments if (each.source, each.target) == (source, target)]
-        initial = next((each.sequence for each in sent if each.flags & SYN), None)
+        initial = next((each.sequence for each in sent if each.flags & _SYN), None)
         mappings = [each.mapping for each in sent if each.mapping]
         numbers = []
         for segment in sent:
-            if not segment.payload_bytes or segment.flags & SYN:
+            if not segment.payload_bytes or segment.flags & _SYN:
                 continue
             number = _number_of(segment, initial, mappings, begin)
             if number is None or len(segment.payload) != segment.payload_bytes:
@@ -313,7 +309,7 @@ def _number_of(segment: MptcpSegment, initial: int | None, mappings: Sequence[Ma
         return None
     at = (segment.sequence - initial) % _SEQUENCES
     own = [segment.mapping] if segment.mapping else []
-    for mapping in (*own, *reversed(mappings)):
+    for mapping in itertools.chain(own, reversed(mappings)):
         offset = at - mapping.subflow
         if offset >= 0 and offset + segment.payload_bytes <= mapping.length:
             return (begin if mapping.data is None else mapping.data) + offset

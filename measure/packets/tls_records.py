@@ -130,7 +130,7 @@ _KEY_SHARE = 51
 #: Compression of certificates by zlib (RFC 8879, 7.3).
 _ZLIB = b"\0\1"
 #: Bytes of a ServerHello before its session identifier: version, random number.
-_SESSION = 2 + 32
+SESSION_PLACE = 2 + 32
 
 
 def decrypt_messages(flights: bytes, keys: Sequence[str], *,
@@ -194,13 +194,14 @@ def list_agreed_groups(handshake: Iterable[tuple[int, bytes]]) -> list[int]:
         handshake: Type and body of each of the server's messages.
     """
     return [int.from_bytes(content[:2], "big") for kind, body in handshake if kind == _SERVER_HELLO
-            for extension, content in _split_extensions(body) if extension == _KEY_SHARE]
+            for extension, content in split_extensions(body) if extension == _KEY_SHARE]
 
 
-def _split_extensions(hello: bytes) -> Iterator[tuple[int, bytes]]:
+def split_extensions(hello: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield type and content of each extension of a ServerHello."""
     # After the session identifier follow cipher suite, compression method and length.
-    place = _SESSION + 1 + hello[_SESSION] + 2 + 1 + 2 if len(hello) > _SESSION else len(hello)
+    place = len(hello) if len(hello) <= SESSION_PLACE else \
+        SESSION_PLACE + 1 + hello[SESSION_PLACE] + 2 + 1 + 2
     while place + 4 <= len(hello):
         kind, size = (int.from_bytes(hello[at:at + 2], "big") for at in (place, place + 2))
         yield kind, hello[place + 4:place + 4 + size]

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from measure.records.record import CheckRecord
+from measure.records.record import NOT_PROVEN, CheckRecord
 from policies import Dot1xLayer, Policy
 from policies.options import is_secret
 from policies.proposals import GROUPS
@@ -62,7 +62,7 @@ def to_records(checks: Iterable[CheckResult]) -> list[CheckRecord]:
 
 def failure_reasons(checks: Iterable[CheckResult]) -> list[str]:
     """Return, for each check that does not hold, the reason why the repetition failed."""
-    return [f"not proven: {check.check} ({check.detail})" for check in checks if not check.ok]
+    return [f"{NOT_PROVEN}{check.check} ({check.detail})" for check in checks if not check.ok]
 
 
 def dropped_packets_reason(raw: Mapping[str, Any]) -> list[str]:

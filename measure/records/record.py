@@ -33,6 +33,8 @@ from measure.records.document import (
 NOT_STORED = "not kept"
 #: Meaning of the words in `environment.flags`; a flagged repetition counts all the same.
 FLAGS = {"processor": "waited long for the processor", "retransmission": "sent a message again"}
+#: Beginning of the reason that a check does not hold.
+NOT_PROVEN = "not proven: "
 SCHEMA = 2
 #: Length of a path such as `link.options.hostapd.wpa_group_rekey`.
 _OPTION_DEPTH = 4

@@ -176,8 +176,6 @@ class Workload:
         if hints["bss_transition"] and self._has_option("bss_transition"):
             self._steering = Steering(controls, station.radio_mac, station.roaming, neighbors)
         if fault == REQUEST_IGNORED:
-            roaming = scenario.network.nodes[scenario.mobile_node].roaming
-            assert roaming is not None
             control.send_command("SET disable_btm 1")
             channels = " ".join(map(str, hints["frequencies_mhz"]))
             control.send_command(f"SET_NETWORK 0 scan_freq {channels}")

@@ -322,8 +322,6 @@ _ML_DSA = {17: "ml-dsa-44", 18: "ml-dsa-65", 19: "ml-dsa-87"}
 _SCHEMES = {0x0403: "p-256", 0x0804: "rsa", 0x0805: "rsa", 0x0806: "rsa", 0x0904: "ml-dsa-44",
             0x0905: "ml-dsa-65", 0x0906: "ml-dsa-87"}
 _VERSIONS = {0x0303: "1.2", 0x0304: "1.3"}
-#: Bytes of a ServerHello before its session identifier: version, random number.
-_SESSION = 2 + 32
 
 
 @dataclass(frozen=True)
@@ -401,17 +399,10 @@ def parse_version(flight: bytes) -> str:
     """Return the TLS version that the server chose, or "" without a complete ServerHello."""
     hello = next((body for kind, body in messages.clear_messages(flight)
                   if kind == _SERVER_HELLO), b"")
-    if len(hello) <= _SESSION:
+    if len(hello) <= tls_records.SESSION_PLACE:
         return ""
-    # After the session identifier follow cipher suite, compression method and length. Then come the
-    # extensions, each with type, length and content.
-    place = _SESSION + 1 + hello[_SESSION] + 2 + 1 + 2
-    chosen = int.from_bytes(hello[:2], "big")
-    while place + 4 <= len(hello):
-        kind, size = (int.from_bytes(hello[at:at + 2], "big") for at in (place, place + 2))
-        if kind == _SUPPORTED_VERSIONS:
-            chosen = int.from_bytes(hello[place + 4:place + 4 + size], "big")
-        place += 4 + size
+    chosen = int.from_bytes(dict(tls_records.split_extensions(hello)).get(
+        _SUPPORTED_VERSIONS, hello[:2]), "big")
     return _VERSIONS.get(chosen, f"{chosen:#06x}")
 
 

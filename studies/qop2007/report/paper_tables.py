@@ -135,7 +135,8 @@ def build_figure_2(basis: ReportBasis) -> Table:
     starts: list[tuple[int, str]] = []
     for kind in KINDS:
         for heading, name, places in _group_places(basis.of_kind(kind), kind):
-            of_group = list(_figure_rows(basis, places, name, parts, handoffs=handoffs))
+            of_group = list(_figure_rows(basis, places, kind, name, parts,
+                                         handoffs=handoffs))
             if of_group:
                 starts.append((len(rows), heading))
                 rows += of_group
@@ -169,9 +170,8 @@ def _group_places(places: Sequence[ReportScenario],
         yield f"{place.id}: {place.title}" if place.title else place.id, place.id, [place]
 
 
-def _figure_rows(basis: ReportBasis, places: Sequence[ReportScenario], name: str, parts: list[str],
-                 *, handoffs: bool) -> Iterator[tuple[Entry, ...]]:
-    kind = places[0].kind if places else "home"
+def _figure_rows(basis: ReportBasis, places: Sequence[ReportScenario], kind: Kind, name: str,
+                 parts: list[str], *, handoffs: bool) -> Iterator[tuple[Entry, ...]]:
     printed = paper.load_values().authentication_time_s if basis.origin == "measured" else {}
     if not basis.measured_places(_TIME, places):
         return

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.statistics import LEVEL
+from analysis.statistics import joint_level
 from studies.qop2007.measurements import OVERHEADS, STREAMS
 from studies.qop2007.report.basis import Kind, ReportBasis, ScoredPolicy
 
@@ -89,7 +89,7 @@ def possible_recommendations(basis: ReportBasis, stream: str,
     """
     metric, floor = OVERHEADS[stream].name, _negligible_cost(basis, stream, kind)
     members = {group: _find_candidates(basis, metric, kind, group) for group in GROUPS}
-    each = 1 - (1 - LEVEL) / max(1, sum(map(len, members.values())))
+    each = joint_level(sum(map(len, members.values())))
     possible = {}
     for group, candidates in members.items():
         known = [(candidate, cost.estimate.low, cost.estimate.high) for candidate in candidates
