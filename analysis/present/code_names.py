@@ -1,18 +1,19 @@
 """Add the names of codes, such as the short ids of policies and scenarios, to texts of a report.
 
 A code never stands without its name. `CodeNames` writes the name after the first use of a code in a
-block of text. `is_code` tells codes from ids that are ordinary words.
+block of text. `name_codes` adds a note to a table. `is_code` tells codes from ids that are ordinary
+words.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from analysis.present.report import ReportFactor
-from analysis.table import natural_key
+from analysis.table import Table, natural_key
 
 #: Ids that may be ordinary words or numbers of a text.
 _WORD = re.compile(r"[a-z]+|[^A-Za-z]+")
@@ -31,6 +32,14 @@ def code_names(factors: Iterable[ReportFactor]) -> dict[str, str]:
     """Return the names of levels whose ids are codes."""
     return {level: title for factor in factors for level, title in factor.levels.items()
             if is_code(level, title)}
+
+
+def name_codes(table: Table, factors: Iterable[ReportFactor]) -> Table:
+    """Return a table with a note on the names of its codes, unless its rows have them."""
+    names = CodeNames(code_names(factors))
+    names.collect_table(table)
+    listed = "; ".join(f"{code} {name}" for code, name in names.list_collected())
+    return replace(table, notes=(*table.notes, f"Names: {listed}.")) if listed else table
 
 
 @dataclass
@@ -67,6 +76,17 @@ class CodeNames:
         """Note that the name of a code is shown. Return an empty text, for templates."""
         self._known.add(code)
         return ""
+
+    def collect_table(self, table: Table) -> None:
+        """Begin a block, and note the codes of a table whose names no row has."""
+        self.begin_block()
+        for row in table.rows:
+            texts = {entry.text for entry in row}
+            self._known |= {code for code in texts if self.names.get(code) in texts}
+        headings = [text for column in table.columns for text in (column.group, column.title)]
+        for text in (*headings, *(title for _, title in table.sections),
+                     *(entry.text for row in table.rows for entry in row)):
+            self.collect_codes(text)
 
     def insert_names(self, text: str) -> str:
         """Return a text with the name of each code after its first use in the block only."""

@@ -128,6 +128,8 @@ def render_page(report: Report, cache_folder: Path | None = None) -> str:
         "caption_of": strip_caveats if report.caveat else str,
         "plotly": partial(_load_plotly, cache_folder), "is_open": opened.__contains__,
         "note_number": notes.get,
+        "codes_of_table": names.collect_table,
+        "codes_of_figure": partial(_collect_figure_codes, names),
         "figures_data": lambda: _figures_json(figures, levels)}
     page = environment.get_template("report.html").render(
         report=report, tally=report.tally(), has_figures=bool(figures),
@@ -200,6 +202,18 @@ def _page_columns(table: Table, levels: PageLevels) -> list[dict[str, Any]]:
              "levels": " ".join((*levels.find_in_name(column.title),
                                  *levels.find_in_name(column.group)))}
             for index, column in enumerate(table.columns)]
+
+
+def _collect_figure_codes(names: CodeNames, figure: Figure) -> None:
+    """Note the codes in the titles, legends and axes of a figure, for a line below the figure."""
+    names.begin_block()
+    for panel in figure.panels:
+        names.collect_codes(panel.title)
+        for trace in panel.data:
+            for text in (trace.get("name"), *trace.get("text", ()), *trace.get("x", ()),
+                         *trace.get("y", ())):
+                if isinstance(text, str):
+                    names.collect_codes(text)
 
 
 def _claim_cell(claim: Verdict, details: PageDetails) -> int | None:

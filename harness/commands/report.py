@@ -184,7 +184,7 @@ def _print_answer(results: Results, study: Study, folder: Path, baseline: str,
     cells = _call_study(lambda: compare_cells(results, baseline), study, folder)
     _print_summary(report, cells, study, command)
     table = report.run or _call_study(lambda: study.run_table(cells), study, folder)
-    _print_run(replace(table, notes=()), cells, folder, report.answering)
+    _print_run(replace(table, notes=()), cells, folder, report)
 
 
 def _print_summary(report: Report, cells: Cells, study: Study, command: str) -> None:
@@ -218,7 +218,7 @@ def _list_next_commands(report: Report, cells: Cells, study: Study,
         yield f"{what}:\n  {run} --repetitions {report.decisive.repetitions}"
 
 
-def _print_run(table: Table, cells: Cells, folder: Path, answering: Table | None = None) -> None:
+def _print_run(table: Table, cells: Cells, folder: Path, report: Report) -> None:
     """Print the table that answers the run's question, or else the run's table.
 
     Of a run's table that does not fit a screen, one row per compared level (policy) is printed.
@@ -228,18 +228,18 @@ def _print_run(table: Table, cells: Cells, folder: Path, answering: Table | None
 
     console = output.make_console(output.SCREEN_WIDTH)
     command = shlex.join(["./qop", "report", str(folder), "--table", "run"])
-    if answering is not None:
-        _print_all([replace(answering, caption="", warnings=table.warnings[:_MAX_WARNINGS])],
-                   console)
+    if report.answering is not None:
+        _print_all([replace(report.answering, caption="", warnings=table.warnings[:_MAX_WARNINGS])],
+                   report, console)
         click.echo(f"Every cell: {command}\n")
         return
     if to_plain_text(replace(table, notes=()), console.width).count("\n") <= output.SCREEN_LINES:
-        _print_all([table], console)
+        _print_all([table], report, console)
         if not table.notes:
             click.echo(f"With notes on the columns: {command}\n")
         return
     short = replace(answer.make_short_table(cells), warnings=table.warnings[:_MAX_WARNINGS])
-    _print_all([short], console)
+    _print_all([short], report, console)
     click.echo(f"Every cell: {command}\n")
 
 
@@ -345,10 +345,10 @@ def _print_and_write(report: Report, folder: Path, form: str, tables: Sequence[s
             study = find_folder_study(folder)
             cells = compare_cells(results, baseline)
             _print_summary(report, cells, study, "")
-            _print_run(report.run, cells, folder, report.answering)
+            _print_run(report.run, cells, folder, report)
         else:
-            _print_table(report.run, form)
-    _print_all(chosen)
+            _print_all([report.run], report)
+    _print_all(chosen, report)
     if report.claims and not tables:
         tally = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
         click.echo(f"{report.claims_counted}: {tally}.")
@@ -454,9 +454,13 @@ def _print_table(table: Table, form: str) -> None:
         _print_all([table])
 
 
-def _print_all(tables: Sequence[Table], console: Console | None = None) -> None:
+def _print_all(tables: Sequence[Table], report: Report | None = None,
+               console: Console | None = None) -> None:
+    """Print tables, each with the names of its codes, which the report knows."""
+    from analysis.present.code_names import name_codes
     from analysis.present.terminal import to_console
 
     console = console or output.make_console()
     for table in tables:
-        console.print(to_console(table), end="")
+        named = name_codes(table, report.factors) if report else table
+        console.print(to_console(named), end="")

@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ import chromium
 import sample_site
 from analysis.claims import Verdict
 from analysis.present import page, plotly_bundle
-from analysis.present.code_names import CodeNames, is_code
+from analysis.present.code_names import CodeNames, is_code, name_codes
 from analysis.present.page import save_report
-from analysis.present.report import RecordLinks, Report, Section
+from analysis.present.report import RecordLinks, Report, ReportFactor, Section
 from analysis.table import Column, Entry, Quantity, Table
 from campus_runs import write_campus
 from fabricated import STUDY, failed, load, paper_run, write_all
@@ -364,15 +364,39 @@ def test_code_names_are_not_those_of_parts_of_an_id() -> None:
         "M8-okc, near (a near server), M8, near")
 
 
+def test_name_codes_adds_the_names_that_no_row_has() -> None:
+    """A row with the name needs no note; headings of sections and columns have codes, too."""
+    factors = (ReportFactor("policy", "Policy", {"M4": "PEAP", "M5": "EAP-TLS", "M8": "FT"}),
+               ReportFactor("scenario", "Scenario", {"N2": "at home", "near": "a near server"}))
+    table = Table("t", "T", (Column("policy", "policy"), Column("name", "name"),
+                             Column("cost", "cost of N2")),
+                  ((Entry("M4"), Entry("PEAP"), Entry("1")), (Entry("M5"), Entry(""), Entry("2"))))
+    assert name_codes(table, factors).notes == ("Names: M5 EAP-TLS; N2 at home.",)
+    assert name_codes(replace(table, sections=((0, "M8"),)), factors).notes == (
+        "Names: M5 EAP-TLS; M8 FT; N2 at home.",)
+    assert name_codes(table, ()) is table
+
+
+def test_figures_have_the_names_of_their_codes(tmp_path: Path) -> None:
+    """Below its plots, each figure names the codes of its legend and axes."""
+    save_report(STUDY.report(load(write_campus(tmp_path, 7)), {}), tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    figure = text[text.index('id="fig-2"'):].partition("</figure>")[0]
+    assert "<b>M13</b> EAP-TLS-1.2" in figure
+
+
 def test_codes_with_hyphens_have_their_names(tmp_path: Path) -> None:
     """Policies and scenarios of any id: in the sentences, and below the cards with many codes."""
     save_report(STUDY.report(load(write_campus(tmp_path, 7)), {}), tmp_path)
     text = (tmp_path / "report.html").read_text()
-    short = text[text.index('id="summary"'):text.index('id="answers"')]
+    short = text[text.index('id="summary"'):text.index('id="waits"')]
     codes = set(re.findall(r"(?<![\w-])(?:M\d+|campus)(?:-\w+)?", re.sub(r"\([^)]*\)", "", short)))
     assert {"M8-okc", "M4", "campus-80ms"} <= codes
     assert codes == set(re.findall(r"([\w-]+) \(", short)) & codes
     assert "campus-80ms (roaming on a floor, RADIUS server 80 ms of round trip away)" in short
+    waits = text[text.index('id="waits"'):text.index('id="answers"')]
+    assert "<b>campus-20ms</b> roaming on a floor, RADIUS server 20 ms of round trip" in waits
+    assert "<b>M4</b>" not in waits  # its name is in its row
     cards = text[text.index('id="answers"'):].split("</section>")[0]
     assert "<b>campus-0ms</b> roaming on a floor, RADIUS server in the building" in cards
 
