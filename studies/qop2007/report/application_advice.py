@@ -321,7 +321,8 @@ _CALLS = ("Calls: number of G.711 calls that the air carries, with packets of 20
           "and acknowledgements take airtime. Collisions are not counted, so these are upper "
           "bounds.")
 _EQUAL = ("Of equal sigma, a policy is preferred only if it is proven better than the others: by a "
-          "higher rate or, roaming, a shorter handoff. Differences are tested within blocks, "
+          "higher rate, a shorter authentication or, roaming, a shorter handoff. Differences are "
+          "tested within blocks, "
           f"beyond what does not matter ({STREAMS['tcp'].negligible:.0%} of the rate, "
           f"{HANDOFF.negligible * HANDOFF.scale:g} {HANDOFF.unit}), and corrected by Holm's "
           "method. Otherwise all of them are recommended, in the order of their names.")
@@ -405,11 +406,11 @@ def _find_worse(basis: ReportBasis, policies: Sequence[str], limits: Application
                 kind: Kind) -> set[str]:
     """Return the policies that are proven worse than another of several policies.
 
-    A policy is worse if its rate is lower or, roaming, its handoff longer, in any scenario. Where
-    each of two policies is proven worse in something, neither of them counts as worse. All
-    comparisons are corrected together by Holm's method.
+    A policy is worse if its rate is lower, its authentication longer or, roaming, its handoff
+    longer, in any scenario. Where each of two policies is proven worse in something, neither of
+    them counts as worse. All comparisons are corrected together by Holm's method.
     """
-    metrics = (STREAMS[limits.stream], *([HANDOFF] if kind == "roaming" else []))
+    metrics = (STREAMS[limits.stream], AUTHENTICATION, *([HANDOFF] if kind == "roaming" else []))
     tests: list[tuple[float, tuple[str, str]]] = []
     for (first, second), metric, place in product(combinations(policies, 2), metrics,
                                                   basis.of_kind(kind)):

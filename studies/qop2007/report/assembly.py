@@ -35,6 +35,7 @@ from analysis.reporting.repetition_figures import make_repetition_section
 from analysis.reporting.run_table import list_contention_notes
 from analysis.table import Entry, Table, count_noun, format_size, natural_key
 from policies import Weights
+from studies.qop2007 import published
 from studies.qop2007.measurements import STREAMS
 from studies.qop2007.report import (
     application_advice,
@@ -55,8 +56,8 @@ from studies.qop2007.report.run_table import build_run_table
 _MOST_RUNNERS = 6
 
 
-def build_answers(overview: Table,
-                  names: Mapping[str, str] | None = None) -> tuple[ApplicationAdvice, ...]:
+def build_answers(overview: Table, names: Mapping[str, str] | None = None,
+                  medium: str = "") -> tuple[ApplicationAdvice, ...]:
     """Convert the overview table to answers for the first page, one for each application.
 
     Applications with equal answers share one.
@@ -64,14 +65,16 @@ def build_answers(overview: Table,
     Args:
         overview: the table of `build_overview`, with rows at home and rows roaming.
         names: names of policies by id, for lists of further policies.
+        medium: name of the medium, which limits the number of calls.
     """
     grouped: dict[str, list[Sequence[Entry]]] = {}
     for row in overview.rows:
         grouped.setdefault(_find_entry(overview, row, "application").text, []).append(row)
     every = [ApplicationAdvice(
         application, _capitalize_first(_find_entry(overview, rows[0], "application").note),
-        tuple(_build_offer(overview, place, list(equal), names or {}) for place, equal in groupby(
-            rows, lambda row: _find_entry(overview, row, "kind").text)))
+        tuple(_build_offer(overview, place, list(equal), names or {}, medium)
+              for place, equal in groupby(
+                  rows, lambda row: _find_entry(overview, row, "kind").text)))
              for application, rows in grouped.items()]
     alike: dict[object, list[ApplicationAdvice]] = {}
     for answer in every:
@@ -97,7 +100,7 @@ def _join_answers(together: Sequence[ApplicationAdvice]) -> ApplicationAdvice:
 
 
 def _build_offer(overview: Table, place: str, rows: Sequence[Sequence[Entry]],
-                 names: Mapping[str, str]) -> Recommendation:
+                 names: Mapping[str, str], medium: str) -> Recommendation:
     """Build the recommendation of a kind of scenarios from its rows, one for each equal policy."""
     policies = [_find_entry(overview, row, "policy") for row in rows]
     others = _find_entry(overview, rows[0], "others").text
@@ -107,24 +110,24 @@ def _build_offer(overview: Table, place: str, rows: Sequence[Sequence[Entry]],
                               runners=tuple(_runner_up_lines(others, names)))
     choices = tuple((policy.text, _find_entry(overview, row, "name").text)
                     for policy, row in zip(policies, rows, strict=True))
-    return Recommendation(place, choices,
-                          tuple((text, what) for key, what in _cost_columns(overview, rows[0])
-                                if (text := _range_text(overview, rows, key))),
-                          tuple(_runner_up_lines(others, names)))
+    costs = tuple((text, what) for key, what in _cost_columns(overview, rows[0], medium)
+                  if (text := _range_text(overview, rows, key)))
+    return Recommendation(place, choices, costs, tuple(_runner_up_lines(others, names)))
 
 
-def _cost_columns(overview: Table, row: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+def _cost_columns(overview: Table, row: Sequence[Entry],
+                  medium: str) -> Iterator[tuple[str, str]]:
     """Yield the table columns with a policy's protection and costs, and what their numbers mean."""
     for column in overview.columns:
         if column.key.startswith("sigma_"):
             yield column.key, f"protection (scheme of {column.title.rpartition(' ')[2]})"
     yield from (("authentication_time_s", "auth. time"), ("handoff_s", "handoff"),
                 ("cost", f"{_find_entry(overview, row, 'stream').text} rate less than baseline"),
-                ("calls", "G.711 calls at most"))
+                ("calls", f"G.711 calls at most{f' on {medium}' if medium else ''}"))
 
 
 def _range_text(overview: Table, rows: Sequence[Sequence[Entry]], key: str) -> str:
-    """Return the least and the largest number of several rows as text, without intervals.
+    """Return the number of a row with its interval, or the least and the largest of several rows.
 
     The text has the unit, and the scenario if all rows have one. It is "" if a number is missing.
     """
@@ -135,8 +138,10 @@ def _range_text(overview: Table, rows: Sequence[Sequence[Entry]], key: str) -> s
         return ""
     if column.unit == "ms" and max(numbers) >= 1:
         column = replace(column, unit="s", scale=1.0)
-    ends = [format_entry(entries[numbers.index(end)], column).main.removesuffix(".0")
-            for end in (min(numbers), max(numbers))]
+    shown = [format_entry(entries[numbers.index(end)], column)
+             for end in (min(numbers), max(numbers))]
+    ends = [f"{text.main} {text.spread}" if len(rows) == 1 and text.spread
+            else text.main.removesuffix(".0") for text in shown]
     details = {entry.detail for entry in entries}
     detail = f" ({entries[0].detail})" if len(details) == 1 and "" not in details else ""
     # A narrow card breaks the line before the scenario only.
@@ -248,7 +253,9 @@ def build_run_report(cells: Cells, weights: Weights | None = None,
     # Claims are about the paper's policies alone.
     has_papers = any(basis.is_papers(policy.id) for policy in basis.policies)
     verdicts = tuple(claim_verdicts.judge_claims(basis)) if has_papers else ()
-    answers = build_answers(offers, {policy.id: policy.name for policy in basis.policies})
+    media = {str(name) for name in results.good["medium"]} - {""}
+    answers = build_answers(offers, {policy.id: policy.name for policy in basis.policies},
+                            media.pop() if len(media) == 1 else "")
     return Report(
         _report_title(cells), standard_report.make_subtitle(cells),
         facts=standard_report.list_facts(cells, (
@@ -259,7 +266,8 @@ def build_run_report(cells: Cells, weights: Weights | None = None,
             _warn_of_weights(advised.weights),
             list(waits.describe_waits(cells, basis, decisions)) if answering else ())),
         decisive=decisive_repetitions(cells, decisions),
-        factors=standard_report.list_page_factors(cells), terms=_TERMS,
+        factors=standard_report.list_page_factors(cells),
+        terms={**_TERMS, **_name_paper_codes()} if has_papers else _TERMS,
         short=None if answering else make_short_table(cells), answering=answering,
         answers_note=_answers_note(advised.weights, *([beside.weights] if beside else [])),
         answers_title=_ANSWERS_TITLE, claims=verdicts, claims_title=_CLAIMS_TITLE,
@@ -315,6 +323,12 @@ def build_paper_report(weights: Weights | None = None,
                          {place.id: place.title for place in basis.places})),
         claims_title=_CLAIMS_TITLE, claimant=_CLAIMANT, printed=("table-3", "table-9"),
         asked=_requested_table_ids(applications))
+
+
+def _name_paper_codes() -> dict[str, str]:
+    """Return the names of the paper's policies and scenarios, which claims name without a run."""
+    return {policy.id: policy.name for policy in published.load_policies()} | dict(
+        published.load_values().scenarios)
 
 
 def _warn_of_weights(weights: Weights) -> str:

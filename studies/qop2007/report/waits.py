@@ -3,7 +3,8 @@
 Both times end with the first answered packet. They are the answer of a run whose scenarios all have
 DHCP, where the time until a station has an address is part of the wait. `waits_table` has a row per
 policy and two columns per scenario. `describe_waits` compares the policies with the baseline in
-sentences. `studies.qop2007.report` lists the terms.
+sentences, in the scenario where the baseline waits longest. `studies.qop2007.report` lists the
+terms.
 """
 
 from __future__ import annotations
@@ -72,23 +73,41 @@ def _find_members(cells: Cells) -> dict[Ids, dict[str, Ids]]:
 
 def describe_waits(cells: Cells, basis: ReportBasis,
                    decisions: Sequence[SignificanceDecision]) -> Iterator[str]:
-    """Yield a sentence for each wait in each scenario, on the policies against the baseline.
+    """Yield sentences on the waits of the policies against the baseline.
 
-    There are none without a baseline.
+    The first one says which policies are slower, in any scenario. Then follows one for each wait,
+    in the scenario where the baseline connects last. There are none without a baseline.
     """
-    comparisons = [
-        comparison for section, members in _find_members(cells).items()
-        for *_, taking, metric in _WAITS if (comparison := _compare_policies(
-            cells, basis, decisions, f"{taking} in {', '.join(section)}", members, metric))]
-    for comparison in comparisons:
+    by_scenario = [there for section, members in _find_members(cells).items() if (there := [
+        comparison for *_, taking, metric in _WAITS if (comparison := _compare_policies(
+            cells, basis, decisions, f"{taking} in {', '.join(section)}", members, metric))])]
+    if not by_scenario:
+        return
+    shown = max(by_scenario, key=lambda there: there[0].value.mean)
+    yield _describe_slower(decisions, shown[0].baseline)
+    for comparison in shown:
         yield comparison.to_sentence()
-    yield from explain_unproven([decision for comparison in comparisons
+    yield from explain_unproven([decision for comparison in shown
                                  for decision in comparison.undecided])
     rates = [f"{metric.title} {format_range(cells, metric, cells.results.cells)} {metric.unit}"
              for metric in STREAMS.values()
              if any(cells.find_value(metric.name, ids) for ids in cells.results.cells)]
-    if comparisons and rates:
+    if rates:
         yield f"Means of all policies and scenarios: {', '.join(rates)}."
+
+
+def _describe_slower(decisions: Sequence[SignificanceDecision], baseline: str) -> str:
+    """Return a sentence with the policies that are proven to wait longer than the baseline."""
+    slower = [f"{taking.lower()} with {decision.ids[0]} in {', '.join(decision.section)} "
+              f"by {_format_time(decision.comparison.difference, metric)} {metric.unit}"
+              for *_, taking, metric in _WAITS for decision in decisions
+              if decision.metric is metric and decision.outcome == "different"
+              and decision.comparison.difference.mean > 0]
+    if not slower:
+        return f"No policy is proven to connect or to move more slowly than {baseline}."
+    if len(slower) > _MAX_ITEMS:
+        slower[_MAX_ITEMS:] = [f"{len(slower) - _MAX_ITEMS} more in the tables of differences"]
+    return f"Proven slower than {baseline}: {', '.join(slower)}."
 
 
 @dataclass(frozen=True)
@@ -125,7 +144,7 @@ class _Comparison:
 
     def to_sentence(self) -> str:
         """Return the comparison as a sentence, with the largest gain first."""
-        value = f"{self._format_time(self.value)} {self.metric.unit}"
+        value = f"{_format_time(self.value, self.metric)} {self.metric.unit}"
         parts = [f"{self.taking} takes {value} with {self.baseline}"]
         if self.proven:
             parts.append(self._list_differences(self.proven))
@@ -139,18 +158,19 @@ class _Comparison:
         for estimate, group in sorted(differences, key=lambda pair: pair[0].mean)[:_MAX_ITEMS]:
             before, direction = direction, "more" if estimate.mean > 0 else "less"
             words = "" if direction == before else f" {self.metric.unit} {direction}"
-            items.append(f"{self._format_time(estimate)}{words} with {group.to_text()}")
+            items.append(f"{_format_time(estimate, self.metric)}{words} with {group.to_text()}")
         if len(differences) > _MAX_ITEMS:
             items.append(f"{len(differences) - _MAX_ITEMS} more in the table")
         return ", ".join(items)
 
-    def _format_time(self, estimate: Estimate) -> str:
-        """Return a time or the size of a difference, with its interval and without the unit."""
-        half = estimate.half_width
-        digits = 0 if half is None or half * self.metric.scale >= _WHOLE else 1
-        text = format_entry(estimate_entry(estimate.scale(1 if estimate.mean >= 0 else -1)),
-                            Column("", "", scale=self.metric.scale, digits=digits))
-        return f"{text.main} {text.spread}".strip().replace(" ", "\N{NO-BREAK SPACE}")
+
+def _format_time(estimate: Estimate, metric: Metric) -> str:
+    """Return a time or the size of a difference, with its interval and without the unit."""
+    half = estimate.half_width
+    digits = 0 if half is None or half * metric.scale >= _WHOLE else 1
+    text = format_entry(estimate_entry(estimate.scale(1 if estimate.mean >= 0 else -1)),
+                        Column("", "", scale=metric.scale, digits=digits))
+    return f"{text.main} {text.spread}".strip().replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _compare_policies(cells: Cells, basis: ReportBasis, decisions: Sequence[SignificanceDecision],
