@@ -160,6 +160,8 @@ class Report:
     drawings: tuple[Drawing, ...] = field(default=(), kw_only=True)
     #: The answer in sentences, printed before the run's table.
     summary: tuple[str, ...] = field(default=(), kw_only=True)
+    #: Differences from the baseline that `--until-decided` decides, beside the claims.
+    differences: tuple[Verdict, ...] = field(default=(), kw_only=True)
     #: Repetitions of a cell that probably decide open differences, None if none would.
     decisive: DecisiveRepetitions | None = field(default=None, kw_only=True)
     #: Factors that the page can filter by, names of the study's signs, such as sigma, and the run's

@@ -8,7 +8,7 @@ first columns. `choose_layouts` makes these choices, and the rest of the module 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from rich.cells import cell_len
@@ -250,6 +250,15 @@ class _TerminalTable:
             yield from _table_lines(table, options.max_width)
         yield from (Text(f"- {note}", style="dim") for note in _list_notes(table))
         yield Text()
+
+
+def keep_printed(table: Table, width: int) -> Table:
+    """Return a table with the columns only that a terminal of a given width shows."""
+    table = table.shown_on("screen")
+    layouts = choose_layouts(TextTable(table), width)
+    shown = sorted({index for layout in layouts for index in layout.indexes})
+    return replace(table, columns=tuple(table.columns[index] for index in shown),
+                   rows=tuple(tuple(row[index] for index in shown) for row in table.rows))
 
 
 def to_console(table: Table) -> _TerminalTable:

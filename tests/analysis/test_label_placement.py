@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from analysis.present.label_placement import (
     CHARACTER,
     HEIGHT,
+    LINE_BREAK,
     LINE_HEIGHT,
     MARKER,
     WIDTHS,
     Label,
     NamedPoint,
+    join_near,
+    label_box,
+    line_boxes,
+    marker_box,
     place_labels,
 )
 
@@ -70,3 +75,28 @@ def test_a_name_without_room_is_left_out() -> None:
     name = "x" * 40
     assert place_labels([NamedPoint(name, 0.5, 0.5, 0.5, 0.5)]) == []
     assert [label.dy for label in place_labels([NamedPoint("P1", 0.5, 0.5, 0.5, 0.5)])] == [-15.0]
+
+
+def test_a_line_crosses_no_name_and_no_marker() -> None:
+    """Five points in a row, as close as markers are wide on a phone: some names need a line."""
+    points = [NamedPoint(f"M{number}-resumed", 0.3 + 0.05 * number, 0.5, 0.48, 0.52)
+              for number in range(5)]
+    labels = place_labels(points)
+    by_name = {point.name: point for point in points}
+    assert len(labels) == len(points) and any(label.has_line for label in labels)
+    for label in labels:
+        own = by_name[label.name]
+        others = [label_box(by_name[each.name], each) for each in labels if each is not label]
+        others += [marker_box(point.x, point.y) for point in points if point is not own]
+        assert not any(piece.has_overlap(box) for piece in line_boxes(own, label)
+                       for box in others)
+
+
+def test_points_at_one_place_share_a_name_of_lines() -> None:
+    """At most three, and none that is beside them."""
+    points = [NamedPoint(name, x, 0.5, low, 0.6) for name, x, low in (
+        ("M4", 0.5, 0.4), ("M13", 0.6, 0.4), ("M4-ft", 0.501, 0.3), ("M4-okc", 0.5, 0.4),
+        ("M4-late", 0.5, 0.4))]
+    assert [(point.name, point.x, point.low) for point in join_near(points)] == [
+        (LINE_BREAK.join(("M4", "M4-ft", "M4-okc")), 0.5, 0.3), ("M13", 0.6, 0.4),
+        ("M4-late", 0.5, 0.4)]

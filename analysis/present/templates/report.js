@@ -102,7 +102,7 @@
       layout.yaxis.categoryarray = layout.yaxis.categoryarray.filter((name) => !isIdOff(name));
       rows -= panel.layout.yaxis.categoryarray.length - layout.yaxis.categoryarray.length;
     }
-    if (layout.annotations) layout.annotations = layout.annotations.filter((each) => !isIdOff(each.name));
+    if (layout.annotations) layout.annotations = layout.annotations.filter((each) => !each.name.split('<br>').every(isIdOff));
     return { ...panel, data, layout, rows: panel.rows && Math.max(1, rows) };
   }
 

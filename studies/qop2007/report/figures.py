@@ -16,7 +16,7 @@ from analysis.cells import Cells
 from analysis.measurements import NoResultsError
 from analysis.metrics import Metric
 from analysis.present.figures import Axis, BarSeries, bar_panel, error_bars
-from analysis.present.label_placement import NamedPoint, place_labels
+from analysis.present.label_placement import LINE_BREAK, NamedPoint, join_near, place_labels
 from analysis.present.report import Figure, Panel
 from analysis.table import Entry, Quantity, Table
 from studies.qop2007.measurements import AUTHENTICATION, OVERHEADS, STREAMS
@@ -155,9 +155,10 @@ def _name_points(rows: Sequence[tuple[Entry, ...]], printed: Sequence[tuple[Entr
                                             to_y_share(number.high or number.value))
     places = {row[0].text: row for row in rows}
     markers = [(to_x_share(row), to_y_share(row[time].published)) for row in printed]
-    for label in place_labels([*points.values()], markers):
-        value = _value_of(places[label.name][time])
-        yield {"name": label.name, "text": label.name, "x": _value_of(places[label.name][sigma]),
+    for label in place_labels(join_near([*points.values()]), markers):
+        row = places[label.name.partition(LINE_BREAK)[0]]
+        value = _value_of(row[time])
+        yield {"name": label.name, "text": label.name, "x": _value_of(row[sigma]),
                "y": math.log10(value or 1.0), "showarrow": True, "arrowhead": 0,
                "arrowcolor": "@muted", "arrowwidth": 1 if label.has_line else 0.1,
                "standoff": 7, "ax": label.dx, "ay": label.dy}
