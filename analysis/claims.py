@@ -38,7 +38,15 @@ from analysis.blocks import (
 from analysis.cells import Key
 from analysis.metrics import Metric
 from analysis.present.entries import round_to_digits, round_to_uncertainty
-from analysis.statistics import LEVEL, Estimate, Looks, joint_level, pairs_needed, relative_spread
+from analysis.statistics import (
+    LEVEL,
+    MAX_REPETITIONS,
+    Estimate,
+    Looks,
+    joint_level,
+    pairs_needed,
+    relative_spread,
+)
 from analysis.table import Column, Entry, Table
 
 # --- Questions of a claim, and the answers with their intervals ---
@@ -569,7 +577,11 @@ def _describe_missing(findings: Sequence[Finding], missing: Sequence[str]) -> st
         agree = sum(finding.agrees for finding in bare)
         parts.append(f"{_PRINTED_NOTE}; {agree} of {len(bare)} of them agree with the claim")
     elif bare:
-        parts.append("fewer than two blocks in common, or a divisor that may be 0")
+        few = sum(finding.estimate.n < 2 for finding in bare)
+        parts += [f"{count} of {len(findings)} values {'has' if count == 1 else 'have'} no "
+                  f"interval, because {why}" for count, why in (
+                      (few, "fewer than two blocks are in common"),
+                      (len(bare) - few, "the divisor of a ratio may be 0")) if count]
     open_ = [finding for finding in findings
              if finding.word == "undecided" and finding.estimate.low is not None]
     if open_:
@@ -587,7 +599,8 @@ def _describe_needed(open_: Sequence[Finding]) -> str:
     counts = against or [finding.further for finding in open_]
     known = [count for count in counts if count is not None]
     if not known or (not against and len(known) < len(counts)):
-        return "by estimate, no reasonable number of repetitions would decide"
+        return ("the number of further repetitions that would decide cannot be estimated, or is "
+                f"above {MAX_REPETITIONS}")
     further = min(known) if against else max(known)
     return f"about {further} more repetition{'s' if further > 1 else ''} may decide"
 

@@ -45,12 +45,16 @@ TABLE_ID = "summary"
 
 @dataclass(frozen=True)
 class _Cost:
-    """The cost of a policy in one metric, as text, with a number to sort by."""
+    """The cost of a policy in one metric, as text, with a number to sort by.
+
+    `is_certain` is set if the interval in the text excludes that there is no cost.
+    """
 
     size: float
     text: str
     unit: str
     is_worse: bool
+    is_certain: bool
 
     @property
     def with_unit(self) -> str:
@@ -81,13 +85,29 @@ def describe_answer(cells: Cells, decisions: Sequence[SignificanceDecision],
                       titles)
     if results.good.empty:  # then no advice rests on anything
         advice, costs = (), ()
-    recommended = [*describe_advice(advice, basis), *([caution] if caution and advice else [])]
+    recommended = [*describe_advice(advice, basis), *_describe_reserves(cells, advice),
+                   *([caution] if caution and advice else [])]
     answer = [*costs, *recommended] if costs else [
         *recommended, *_describe_costs(cells, decisions, advice)]
     # Names of factors and levels, and reasons, come from files.
     return [to_printable(names.insert_names(line)) for line in (
         _describe_extent(cells), *_describe_failures(cells), *answer,
         *_describe_verdicts(claims), *_describe_open(cells, decisions, claims))]
+
+
+def _describe_reserves(cells: Cells, advice: Sequence[ApplicationAdvice]) -> Iterator[str]:
+    """Yield sentences on why recommendations of a small or unfinished run are not for sure."""
+    if not any(offer.choices for application in advice for offer in application.offers):
+        return
+    if list_unmeasured(cells):
+        yield "This is among the policies measured so far; others of the plan may be better."
+    if max(cells.status(ids).good for ids in cells.results.cells) < 2:
+        yield "One repetition shows no spread, so no limit is met for sure."
+
+
+def list_unmeasured(cells: Cells) -> list[Ids]:
+    """Return the planned cells that have no repetition yet."""
+    return [ids for ids in cells.results.cells if cells.status(ids).word == "not run"]
 
 
 def decisive_repetitions(cells: Cells,
@@ -101,8 +121,9 @@ def decisive_repetitions(cells: Cells,
     """
     open_ = _find_open(decisions)
     planned = max(cells.results.repetitions, 1, *(len(decision.blocks) for decision in open_))
-    if open_ and planned < FEW_REPETITIONS:  # too few to estimate from
-        return DecisiveRepetitions(FEW_REPETITIONS)
+    if open_ and planned < FEW_REPETITIONS:  # too few to estimate from, but for clear differences
+        return DecisiveRepetitions(max(FEW_REPETITIONS, _count_proving(
+            [decision for decision in open_ if decision.is_masked])))
     counts = sorted(max(len(decision.blocks) + decision.further, planned + 1)
                     for decision in open_ if decision.further)
     if not counts:
@@ -214,6 +235,8 @@ def _describe_extent(cells: Cells) -> str:
     proven = sum(bool(state.good) and state.verified for state in states)
     proof = f"{'all' if proven == len(states) else f'{proven} of {len(states)}'} cells proven"
     intervals = describe_intervals(cells)
+    if unmeasured := list_unmeasured(cells):
+        parts = f"{len(states) - len(unmeasured)} of {len(states)} planned cells of {parts}"
     return (f"Measured: {parts}; {good} of {count_noun(total, 'repetition')} good, {proof}"
             f"{f'; {intervals}' if intervals else ''}.")
 
@@ -327,17 +350,22 @@ def _describe_costs(cells: Cells, decisions: Sequence[SignificanceDecision],
             levels.setdefault(results.select_levels(decision.ids, results.compared),
                               []).append(decision)
     chosen = [level for level in levels if recommended & set(level)] or list(levels)
+    are_proven = False
     for level in chosen[:_MAX_LEVELS]:
         texts = [text for metric in results.study.metrics
                  if (text := _describe_metric(cells, metric, [
                      each for each in levels[level] if each.metric is metric]))]
         name = _name_level(cells, level)
+        are_proven |= bool(texts)
         if texts:
             yield f"{name} against {_name_baseline(cells)}: {'; '.join(texts)}."
         else:
             yield f"{name}: no difference from {_name_baseline(cells)} is proven."
     if len(chosen) > _MAX_LEVELS:
         yield f"The table has {len(chosen) - _MAX_LEVELS} more."
+    if len(cells.sections) > 1 and are_proven:
+        yield ("These intervals hold in all scenarios together, so they are wider than those of "
+               "the tables.".replace("scenarios", _name_places(cells)))
     yield from explain_unproven([decision for level in chosen[:_MAX_LEVELS]
                                  for decision in levels[level]])
 
@@ -357,14 +385,20 @@ def explain_unproven(decisions: Sequence[SignificanceDecision]) -> Iterator[str]
         return
     counts, families = ({count(decision) for decision in masked} for count in (
         lambda decision: len(decision.blocks), lambda decision: decision.family))
-    enough = [len(decision.blocks) + decision.further for decision in masked if decision.further]
-    advice = f" About {max(enough)} repetitions can." if enough else ""
+    enough = _count_proving(masked)
+    advice = f" About {enough} repetitions can." if enough else ""
     verb, what = ("excludes", "a difference") if len(masked) == 1 else ("exclude", "differences")
     titles = Counter(decision.metric.title for decision in masked)
     where = ", ".join(f"{count} of {title}" for title, count in titles.items())
     yield (f"Of those without proven difference, {count_noun(len(masked), 'interval')} {verb} 0 "
            f"({where}). But {_format_counts(counts)} repetitions cannot prove {what} of this "
            f"size after the correction for {_format_counts(families)} comparisons.{advice}")
+
+
+def _count_proving(masked: Sequence[SignificanceDecision]) -> int:
+    """Return how many repetitions probably prove masked differences, 0 if that is unknown."""
+    return max((len(decision.blocks) + decision.further for decision in masked
+                if decision.further), default=0)
 
 
 def _format_counts(counts: Collection[int]) -> str:
@@ -401,8 +435,9 @@ def _describe_metric(cells: Cells, metric: Metric,
     The data choose these scenarios, so the intervals of all scenarios hold at the same time.
     """
     level = joint_level(len(decisions))
-    costs = [(cost, decision) for decision in decisions if decision.outcome == "different"
-             and (cost := _find_cost(cells, decision, level))]
+    proven = [(cost, decision) for decision in decisions if decision.outcome == "different"
+              and (cost := _find_cost(cells, decision, level))]
+    costs = [pair for pair in proven if pair[0].is_certain]
     if not costs:
         return ""
     costs.sort(key=lambda pair: abs(pair[0].size))
@@ -416,9 +451,10 @@ def _describe_metric(cells: Cells, metric: Metric,
     else:
         text = (f"{least.with_unit}{_name_place(cells, first.section)} to {most.text}"
                 f"{_name_place(cells, last.section)}")
-    without = len(decisions) - len(costs)
-    where = f" ({without} of {len(decisions)} without proven difference)" if without else ""
-    return f"{metric.title} {text}{where}"
+    counts = [f"{count} of {len(decisions)} {what}" for count, what in (
+        (len(decisions) - len(proven), "without proven difference"),
+        (len(proven) - len(costs), "proven alone, not together with the others")) if count]
+    return f"{metric.title} {text}{f' ({join_words(counts)})' if counts else ''}"
 
 
 def _find_cost(cells: Cells, decision: SignificanceDecision, level: float) -> _Cost | None:
@@ -435,15 +471,17 @@ def _find_cost(cells: Cells, decision: SignificanceDecision, level: float) -> _C
     if ratio is None:
         scaled = difference.scale(metric.scale if difference.mean > 0 else -metric.scale)
         return _Cost(scaled.mean, _format_interval(scaled),
-                     f"{metric.unit} {'more' if difference.mean > 0 else 'less'}".strip(), is_worse)
+                     f"{metric.unit} {'more' if difference.mean > 0 else 'less'}".strip(), is_worse,
+                     not difference.spans_zero)
+    is_certain = not _shift_estimate(ratio, -1).spans_zero
     if ratio.mean >= _MIN_MULTIPLE:
         return _Cost(100 * ratio.mean, _format_interval(ratio), "times as much" if not
-                     metric.name.endswith("_s") else "times as long", is_worse)
+                     metric.name.endswith("_s") else "times as long", is_worse, is_certain)
     sign = 100 if ratio.mean > 1 else -100
     percent = _shift_estimate(ratio, -1).scale(sign)
     word = ("more" if ratio.mean > 1 else "less") if not metric.name.endswith("_s") else (
         "longer" if ratio.mean > 1 else "shorter")
-    return _Cost(percent.mean, _format_interval(percent), f"% {word}", is_worse)
+    return _Cost(percent.mean, _format_interval(percent), f"% {word}", is_worse, is_certain)
 
 
 def _find_ratio(first: Mapping[int, float], second: Mapping[int, float],
@@ -506,7 +544,7 @@ def _describe_verdicts(claims: Sequence[Verdict]) -> Iterator[str]:
     counts = Counter(claim.verdict for claim in claims)
     decided = [f"{counts[word]} {word}" for word in ("confirmed", "refuted") if counts[word]]
     if decided:
-        yield (f"Claims that this run tests: {len(claims)}, of them {join_words(decided)} "
+        yield (f"Claims: {len(claims)}, of them {join_words(decided)} "
                f"('{_CLAIMS_COMMAND}').")
 
 
@@ -518,6 +556,9 @@ def _describe_open_claims(cells: Cells, claims: Sequence[Verdict]) -> Iterator[s
     decidable, looks = open_claims(cells, claims), cells.results.planned_looks
     at_limit = [claim for claim in undecided if claim.needed and claim not in decidable]
     counted = f"Not decided: {len(undecided)} of {count_noun(len(claims), 'claim')}"
+    if list_unmeasured(cells):
+        yield f"{counted}. The plan is not measured completely yet."
+        return
     if decidable and len(decidable) < len(undecided):
         yield (f"{counted}. More repetitions of this plan can decide {len(decidable)}"
                f"{_name_claims(decidable)}, but not the other {len(undecided) - len(decidable)}.")

@@ -19,6 +19,7 @@ from analysis import statistics
 from analysis.cells import Cells, Ids
 from analysis.claims import Verdict
 from analysis.metrics import Metric, insert_before_unit
+from analysis.present.report import Report
 from analysis.reporting.table_entries import (
     EFFECT_COLUMNS,
     P_COLUMN,
@@ -218,6 +219,16 @@ def make_verdicts(cells: Cells, decisions: Sequence[SignificanceDecision]) -> li
             "undecided" if decision.outcome == "undecided" else "confirmed", "",
             needed=() if is_useless else (pair,)))
     return verdicts
+
+
+def judge_differences(cells: Cells, report: Report) -> Sequence[Verdict]:
+    """Return the differences that `--until-decided` decides, in addition to a report's claims.
+
+    If the report has neither claims nor differences, they are those of all cells.
+    """
+    if report.claims or report.differences:
+        return report.differences
+    return make_verdicts(cells, decide_differences(cells))
 
 
 def negligible_difference(metric: Metric, base: Mapping[int, float]) -> float:

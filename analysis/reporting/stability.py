@@ -17,7 +17,7 @@ from scipy import special
 from analysis import statistics
 from analysis.cells import Cells, Ids
 from analysis.metrics import Metric
-from analysis.reporting.significance import SignificanceDecision
+from analysis.reporting.significance import FEW_REPETITIONS, SignificanceDecision
 from analysis.statistics import Sample
 from measure.records.record import record_name
 
@@ -250,7 +250,9 @@ def _describe_undecided(cells: Cells, decisions: Sequence[SignificanceDecision])
     counts = sorted(decision.further for decision in still if decision.further is not None)
     half = (len(still) + 1) // 2
     advice = "no number of repetitions within reason is likely to decide half of them"
-    if len(counts) >= half:
+    if min(len(decision.blocks) for decision in still) < FEW_REPETITIONS:
+        advice = f"from {FEW_REPETITIONS} repetitions on, the number that decides them is estimated"
+    elif len(counts) >= half:
         advice = (f"about {counts[half - 1]} more repetitions are likely to decide "
                   f"{'it' if len(still) == 1 else 'half of them'}")
     yield (f"{len(still)} of {len(decisions)} differences from {cells.baseline.name} are "

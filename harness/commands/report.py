@@ -203,15 +203,20 @@ def _print_summary(report: Report, cells: Cells, study: Study, command: str) -> 
 def _list_next_commands(report: Report, cells: Cells, study: Study,
                         command: str) -> Iterator[str]:
     """Yield lines with commands that probably decide the open claims."""
-    from analysis.reporting import answer
+    from analysis.reporting import answer, significance
     from analysis.table import count_noun
 
     run = command or "the same './qop run' with"
-    if study.judges_claims and answer.open_claims(cells, report.claims):
-        yield f"To decide the claims:\n  {run} --until-decided"
-    if study.judges_claims and report.decisive and not report.claims:
-        yield f"To decide what is open:\n  {run} --until-decided"
-    elif report.decisive:
+    if answer.list_unmeasured(cells):
+        yield f"To measure the rest of the plan:\n  {command or 'the same command'}"
+        return
+    by_looks = study.judges_claims and [what for what, verdicts in (
+        ("the claims", report.claims),
+        ("the differences", significance.judge_differences(cells, report)))
+        if answer.open_claims(cells, verdicts)]
+    if by_looks:
+        yield f"To decide {' and '.join(by_looks)}:\n  {run} --until-decided"
+    if report.decisive and not any("differences" in what for what in by_looks or ()):
         count = report.decisive.count
         what = f"To decide {count_noun(count, 'more difference')} (estimate)" if count \
             else "For narrower intervals"
@@ -458,9 +463,10 @@ def _print_all(tables: Sequence[Table], report: Report | None = None,
                console: Console | None = None) -> None:
     """Print tables, each with the names of its codes, which the report knows."""
     from analysis.present.code_names import name_codes
-    from analysis.present.terminal import to_console
+    from analysis.present.terminal import keep_printed, to_console
 
     console = console or output.make_console()
     for table in tables:
-        named = name_codes(table, report.factors) if report else table
-        console.print(to_console(named), end="")
+        notes = name_codes(keep_printed(table, console.width), report.factors).notes \
+            if report else table.notes
+        console.print(to_console(replace(table, notes=notes)), end="")

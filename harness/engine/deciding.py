@@ -1,7 +1,7 @@
 """Measure until claims or differences are decided (`./qop run --until-decided`).
 
-A claim is a conclusion of a paper that the run can confirm or refute. A plan that tests no claim
-has differences from its baseline to decide instead; these count as claims below. `DecisionRule`
+A claim is a conclusion of a paper that the run can confirm or refute. Differences from the baseline
+of policies that no claim is about are decided, too. They count as claims below. `DecisionRule`
 judges the claims of the study after the planned repetitions. If a claim is still undecided, the
 rule requests more repetitions, and judges again after them. It requests them for the cells that the
 claim needs (combinations such as one policy in one scenario).
@@ -56,15 +56,19 @@ class DecisionRule:
     def next_block(self, plan: Plan, records: Path) -> list[Step]:
         """Judge the claims, and return the repetitions to measure before the next judgement."""
         import analysis  # numpy and pandas load slowly, and most runs have no rule
+        from analysis.cells import Cells
+        from analysis.reporting import significance
 
         folder = records.parent
         try:
             results = analysis.load(folder, plan.study, read_manifest(folder), stored.read_envelope)
             with request.convert_study_errors(plan.study, "report",
                                               passing=analysis.NoResultsError):
-                verdicts: Sequence[Verdict] = plan.study.report(results, {}).claims
-                if not verdicts:
-                    verdicts, self.noun = _judge_differences(results), "differences"
+                report = plan.study.report(results, {})
+                differences = significance.judge_differences(Cells(results), report)
+                verdicts: Sequence[Verdict] = (*report.claims, *differences)
+                self.noun = " and ".join(noun for noun, some in (
+                    ("claims", report.claims), ("differences", differences)) if some) or self.noun
         except (analysis.NoResultsError, UserError) as error:
             self.line, self.open_claims = f"claims cannot be judged: {error}", ()
             return []
@@ -130,6 +134,8 @@ class DecisionRule:
             return
         parts = [f"{len(verdicts) - len(open_)} of {len(verdicts)} {self.noun} decided"]
         going_on = {verdict.id: verdict.says for verdict in open_ if verdict not in at_limit}
+        # The words of a difference begin with its id.
+        words = {name: says for name, says in going_on.items() if not says.startswith(name)}
         if going_on:
             parts.append(f"open: {list_ids(going_on)}, which get {len(steps)} more repetitions of "
                          f"{len({step.cell.name for step in steps})} cells")
@@ -140,22 +146,11 @@ class DecisionRule:
         if spent:
             parts.append(f"undecided at the limit of {self.looks.last_count} repetitions: "
                          f"{list_ids(spent)}")
-        if self.noun != "claims":  # their ids are their words
-            self.line = "; ".join(parts)
-            return
         self.line = "\n".join(["; ".join(parts), *(
-            f"{claim}: {says}" for claim, says in going_on.items() if claim not in self._described
+            f"{claim}: {says}" for claim, says in words.items() if claim not in self._described
         ), *(f"{verdict.id} ({verdict.says}) is undecided: {verdict.figure}"
-             for verdict in at_limit if not steps)])
-        self._described.update(going_on)
-
-
-def _judge_differences(results: Results) -> list[Verdict]:
-    from analysis.cells import Cells
-    from analysis.reporting import significance
-
-    cells = Cells(results)
-    return significance.make_verdicts(cells, significance.decide_differences(cells))
+             for verdict in at_limit if not steps and verdict.figure)])
+        self._described.update(words)
 
 
 def list_ids(ids: Collection[str]) -> str:

@@ -261,7 +261,7 @@ def test_describe_answer_tells_how_many_claims_are_confirmed() -> None:
         ("confirmed", "refuted", "confirmed", "undecided"))]
     said = [line.replace("\N{NO-BREAK SPACE}", " ") for line in answer.describe_answer(
         cells, decide_differences(cells), claims=claims)]
-    assert ("Claims that this run tests: 4, of them 2 confirmed and 1 refuted ('./qop report "
+    assert ("Claims: 4, of them 2 confirmed and 1 refuted ('./qop report "
             "--table claims').") in said
     assert not any("Claims that" in line for line in describe(cells))
 

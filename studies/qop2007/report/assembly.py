@@ -54,10 +54,13 @@ from studies.qop2007.report.run_table import build_run_table
 # --- First view: a policy and its cost for each application ---
 
 _MOST_RUNNERS = 6
+#: Why no policy is recommended.
+_NO_POLICY = "No policy that protects data is sure to meet the limits."
+_NONE_MEASURED = "No policy that protects data as of 2026 was measured."
 
 
 def build_answers(overview: Table, names: Mapping[str, str] | None = None,
-                  medium: str = "") -> tuple[ApplicationAdvice, ...]:
+                  medium: str = "", reason: str = _NO_POLICY) -> tuple[ApplicationAdvice, ...]:
     """Convert the overview table to answers for the first page, one for each application.
 
     Applications with equal answers share one.
@@ -66,13 +69,15 @@ def build_answers(overview: Table, names: Mapping[str, str] | None = None,
         overview: the table of `build_overview`, with rows at home and rows roaming.
         names: names of policies by id, for lists of further policies.
         medium: name of the medium, which limits the number of calls.
+        reason: sentence in place of a policy where none is recommended.
     """
     grouped: dict[str, list[Sequence[Entry]]] = {}
     for row in overview.rows:
         grouped.setdefault(_find_entry(overview, row, "application").text, []).append(row)
     every = [ApplicationAdvice(
         application, _capitalize_first(_find_entry(overview, rows[0], "application").note),
-        tuple(_build_offer(overview, place, list(equal), names or {}, medium)
+        tuple(_build_offer(overview, place, list(equal), names or {}, medium,
+                           reason)
               for place, equal in groupby(
                   rows, lambda row: _find_entry(overview, row, "kind").text)))
              for application, rows in grouped.items()]
@@ -100,13 +105,12 @@ def _join_answers(together: Sequence[ApplicationAdvice]) -> ApplicationAdvice:
 
 
 def _build_offer(overview: Table, place: str, rows: Sequence[Sequence[Entry]],
-                 names: Mapping[str, str], medium: str) -> Recommendation:
+                 names: Mapping[str, str], medium: str, reason: str) -> Recommendation:
     """Build the recommendation of a kind of scenarios from its rows, one for each equal policy."""
     policies = [_find_entry(overview, row, "policy") for row in rows]
     others = _find_entry(overview, rows[0], "others").text
     if "missing" in policies[0].marks:
-        return Recommendation(place,
-                              reason="No policy that protects data is sure to meet the limits.",
+        return Recommendation(place, reason=reason,
                               runners=tuple(_runner_up_lines(others, names)))
     choices = tuple((policy.text, _find_entry(overview, row, "name").text)
                     for policy, row in zip(policies, rows, strict=True))
@@ -252,10 +256,14 @@ def build_run_report(cells: Cells, weights: Weights | None = None,
                       and waits.are_answer(cells)), None)
     # Claims are about the paper's policies alone.
     has_papers = any(basis.is_papers(policy.id) for policy in basis.policies)
+    papers_cells = {(policy, place) for _, policy, place in basis.published}
     verdicts = tuple(claim_verdicts.judge_claims(basis)) if has_papers else ()
+    protecting = set(results.good["policy"]) - application_advice.unprotected_policies(
+        advised, beside)
     media = {str(name) for name in results.good["medium"]} - {""}
     answers = build_answers(offers, {policy.id: policy.name for policy in basis.policies},
-                            media.pop() if len(media) == 1 else "")
+                            media.pop() if len(media) == 1 else "",
+                            _NO_POLICY if protecting else _NONE_MEASURED)
     return Report(
         _report_title(cells), standard_report.make_subtitle(cells),
         facts=standard_report.list_facts(cells, (
@@ -266,6 +274,9 @@ def build_run_report(cells: Cells, weights: Weights | None = None,
             _warn_of_weights(advised.weights),
             list(waits.describe_waits(cells, basis, decisions)) if answering else ())),
         decisive=decisive_repetitions(cells, decisions),
+        # The claims of the paper say nothing of other policies and scenarios.
+        differences=tuple(significance.make_verdicts(cells, [
+            decision for decision in decisions if decision.ids not in papers_cells])),
         factors=standard_report.list_page_factors(cells),
         terms={**_TERMS, **_name_paper_codes()} if has_papers else _TERMS,
         short=None if answering else make_short_table(cells), answering=answering,

@@ -205,3 +205,68 @@ def test_end_of_a_run_has_the_table_of_each_distance(
     assert not any("The run in short" in line for line in lines)
     report_command.print_run_table(folder)
     assert "Scenario campus-80ms" in capsys.readouterr().out
+    assert "- Names: campus-0ms roaming on a floor" in " ".join(lines)
+
+
+def test_narrow_terminal_names_the_policies_below_the_table(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 columns have no room for names in rows. At 100 columns they are in the rows alone."""
+    folder = fabricated.write_all(campus(), tmp_path, OWN, baseline={"policy": "M4"}, repetitions=3)
+    for width, expected in ((80, True), (100, False)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        report_command.print_run_table(folder, is_short=True)
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("M13-okc EAP-TLS-1.2-OKC;" in said) is expected
+
+
+def test_answer_of_an_unfinished_run_says_so() -> None:
+    """It counts the measured cells, and neither claims nor advice stand as if all were measured."""
+    records = [make(policy, block) for policy in ("P1", "P6") for block in (1, 2, 3)]
+    records += campus("M4", "M5", scenarios=("campus-0ms",))
+    planned = [("P12", "N2"), ("M8", "campus-0ms")]
+    summary = STUDY.report(results(records, cells=planned, baseline={"policy": "P1"}), {}).summary
+    assert any(line.startswith("Measured: 4 of 6 planned cells of ") for line in summary)
+    assert ("This is among the policies measured so far; others of the plan may be better."
+            in summary)
+    assert any(line.endswith("claims. The plan is not measured completely yet.")
+               for line in summary)
+    whole = STUDY.report(results(records, baseline={"policy": "P1"}), {}).summary
+    assert not any("so far" in line or "completely" in line for line in whole)
+
+
+def test_answer_of_single_repetitions_is_not_for_sure() -> None:
+    """A recommendation without intervals says so, and one of three repetitions does not."""
+    warned = "One repetition shows no spread, so no limit is met for sure."
+    assert warned in make_report(*campus("M4", "M5", blocks=1)).summary
+    assert warned not in make_report(*campus("M4", "M5")).summary
+
+
+def test_run_without_protected_data_says_that_none_was_measured() -> None:
+    """P8 protects data by WEP, which counts for nothing, and P1 not at all."""
+    records = [make(policy, block) for policy in ("P1", "P8") for block in (1, 2, 3)]
+    summary = STUDY.report(results_of(*records), {}).summary
+    assert any("no policy that protects data as of 2026 was measured" in line for line in summary)
+
+
+def test_differences_beside_the_papers_claims_are_those_of_other_policies() -> None:
+    """They are decided by `--until-decided`, too. The paper's cells have the claims."""
+    records = [make(policy, block) for policy in ("P1", "P8") for block in (1, 2, 3)]
+    records += [make("M4", block, digests={"policy": load_named("M4").digest()})
+                for block in (1, 2, 3)]
+    report = STUDY.report(results(records, baseline={"policy": "P1"}), {})
+    assert report.claims and report.differences
+    assert all(" of M4 in N2" in verdict.id for verdict in report.differences)
+    only = STUDY.report(results(records[:6], baseline={"policy": "P1"}), {})
+    assert only.claims and not only.differences
+
+
+def test_figure_of_another_scenario_has_no_published_time() -> None:
+    """The paper printed times for its own five scenarios."""
+    records = [make(policy, block, scenario=scenario) for policy in ("P1", "P8")
+               for scenario in ("R1", "E1") for block in (1, 2)]
+    tables = STUDY.report(results_of(*records), {}).tables
+    figure = next(table for table in tables if table.id == "figure-2")
+    at = figure.column_index("authentication_time_s")
+    published = {(row[0].text, row[3].text): row[at].published for row in figure.rows}
+    assert published["P8", "R1"] and published["P8", "E1"] is None
