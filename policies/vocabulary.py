@@ -13,7 +13,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
+from pydantic_core import PydanticCustomError
+
 from policies.eap_methods import METHODS, TUNNELS
+from policies.fields import check_realm
 from policies.link import Cipher, KeyManagement
 from policies.options import Daemon, is_secret, load_options
 from policies.proposals import AEADS, CIPHERS, GROUPS, INTEGRITY, KEMS, PRFS
@@ -332,8 +335,18 @@ def find_meaning(field: str, word: object) -> Fields | None:
         return None if (seconds := read_seconds(str(word))) is None else {field: seconds}
     found = VALUE_WORDS.get(field, {}).get(fold_word(word))
     if found is None and field == "dot1x.identity" and _says_nobody(str(word)):
-        return {"dot1x.identity": "anonymous"}
+        realm = find_realm(str(word))
+        return {"dot1x.identity": "anonymous", **({"dot1x.tls.realm": realm} if realm else {})}
     return found
+
+
+def find_realm(identity: str) -> str | None:
+    """Return the realm behind an identity such as `anonymous@example.org`, None without one."""
+    realm = identity.strip("\"' ").rpartition("@")[2] if "@" in identity else ""
+    try:
+        return check_realm(realm)
+    except PydanticCustomError:
+        return None
 
 
 def read_seconds(text: str) -> int | None:

@@ -29,6 +29,7 @@ from policies.vocabulary import (
     SERVER_NAME,
     find_meaning,
     find_option_reason,
+    find_realm,
     fold_word,
 )
 
@@ -424,8 +425,13 @@ def set_identity(draft: PolicyDraft, option: Option | None, user: Option | None)
         draft.take_over(option.setting)
         return
     draft.set_field("dot1x.identity", "anonymous", option.setting)
-    if word != "anonymous":
-        draft.note_loss(option.setting, "the outer identity is 'anonymous' here, without a realm")
+    realm = find_realm(word)
+    has_tls = draft.find_value("dot1x.eap") in ("TLS", *TUNNELS)
+    if realm is not None and has_tls:
+        draft.set_field("dot1x.tls.realm", realm, option.setting)
+    if word.partition("@")[0] != "anonymous" or ("@" in word and (realm is None or not has_tls)):
+        draft.note_loss(option.setting, "the outer identity is 'anonymous' here" + (
+            ", with its realm (dot1x.tls.realm)" if realm is not None and has_tls else ""))
 
 
 # --- MACsec ---

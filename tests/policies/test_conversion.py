@@ -84,11 +84,10 @@ EXPECTED: Mapping[str, Sample] = {
         network="corp"),
     "wpa-eduroam.conf": Sample(
         {"link": WPA2_EAP, "dot1x": {"eap": "TTLS", "inner": "PAP", **ANONYMOUS,
-                                     "tls": {"sessions": "resumed"}}},
+                                     "tls": {"sessions": "resumed", "realm": "uni.example"}}},
         (f":14: identity: {CREDENTIAL}", f":17: ca_cert: {CREDENTIAL}",
          "PEAP: a policy has one EAP",
          ":18: domain_suffix_match: the testbed's RADIUS server has a name of its own",
-         ":15: anonymous_identity: the outer identity is 'anonymous' here, without a realm",
          ":8: scan_ssid: add link.options.hostapd.ignore_broadcast_ssid: 1")),
     "wpa-home.conf": Sample(
         {"link": WPA2_PSK}, ("layers.link.keys: psk is assumed", f":2: ssid: {SCENARIO}"),
@@ -157,7 +156,8 @@ EXPECTED: Mapping[str, Sample] = {
     "Home.psk": Sample({"link": WPA3}, ("layers.link.keys: sae is assumed",)),
     "Work.psk": Sample({"link": {**WPA2_PSK, "pmf": 1}},
                        ("iwd takes SAE (WPA3) where the access",)),
-    "eduroam.8021x": Sample({"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {**PEAP, **ANONYMOUS}},
+    "eduroam.8021x": Sample({"link": {**WPA2_EAP, "pmf": 1},
+                             "dot1x": {**PEAP, **ANONYMOUS, "tls": {"realm": "uni.example"}}},
                             (f":10: [@pem@...]: {CREDENTIAL}", "ServerDomainMask: the testbed's")),
     "corp.8021x": Sample({"link": {**WPA2_EAP, "pmf": 1},
                           "dot1x": {"eap": "TTLS", "inner": "CHAP"}}),
@@ -360,6 +360,7 @@ LINKS = st.fixed_dictionaries(
 METHODS = st.sampled_from([
     {"eap": "TLS"}, {"eap": "TLS", "tls": {"version": "1.3"}}, PEAP,
     {**PEAP, "tls": {"version": "1.3"}}, {**PEAP, **ANONYMOUS},
+    {**PEAP, **ANONYMOUS, "tls": {"realm": "home.example"}},
     {"eap": "TTLS", "inner": "PAP"}, {"eap": "TTLS", "inner": "MSCHAPV2", **ANONYMOUS},
     {"eap": "PEAP", "inner": "TLS"},
     {"eap": "PWD"}])
