@@ -52,7 +52,7 @@ _SITE = ("device", "network", "ifname", "mode", "wds", "disabled")
 _DEVICE_SECTIONS = ("wifi-station", "wifi-vlan")
 _DEVICE_REASONS = {
     "key": CREDENTIAL, "mac": "link.passphrases is of WPA2 with a passphrase alone",
-    "vid": "link.vlan is of 802.1X, and of devices with passphrases of their own"}
+    "vid": "link.vlan is one, of 802.1X or of a device with a passphrase of its own"}
 _SECRETS = ("key", "key1", "key2", "key3", "key4")
 #: Options that OpenWrt takes in any word for yes, and hostapd as a number.
 _SWITCHES = ("hidden", "isolate", "auth_cache", "ieee80211k", "ieee80211v", "bss_transition")
@@ -143,7 +143,7 @@ def _set_devices(draft: PolicyDraft, devices: Sequence[UciSection]) -> None:
             continue
         draft.set_field("link.passphrases", "by-device", values["mac"])
         number = values.get("vid")
-        if number is not None and number.value.isdecimal():
+        if number is not None and number.value.isdecimal() and "link.vlan" not in draft.fields:
             draft.set_field("link.vlan", int(number.value), number)
         draft.take_over(*(values[key] for key in ("iface",) if key in values))
 

@@ -481,10 +481,9 @@ _OWNERS = {
     "sae_pk": "SAE-PK is in neither daemon as Debian 12 builds them",
     "phy": "the radio comes from the scenario"}
 _RADIO = re.compile(
-    r"(ht|vht|he|eht|wmm|tx_queue|acs|op_class|ieee80211(n|ac|ax|be|d|h)$|country|beacon_int|"
-    r"dtim|preamble|rts_|fragm_|supported_rates|basic_rates|mcast_rate|noscan|obss|require_|"
-    r"spectrum|local_pwr|max_listen|uapsd|beacon_rate|rssi_|txpower|htmode|hwmode|cell_density|"
-    r"legacy_rates|distance|chanbw|powersave|mac_address_randomization)")
+    r"(ht|vht|he_|wmm|tx_queue|acs|op_class|ieee80211(n|ac|ax|d|h)$|country|beacon_int|"
+    r"dtim|preamble|supported_rates|basic_rates|mcast_rate|noscan|obss|require_|"
+    r"beacon_rate|rssi_|txpower|htmode|hwmode|cell_density|legacy_rates|distance|chanbw)")
 #: Other options with a reason of their own.
 _REASONS = {
     **dict.fromkeys(("domain_match", "domain_suffix_match", "subject_match", "altsubject_match",

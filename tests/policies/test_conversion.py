@@ -587,6 +587,9 @@ SETTINGS += [
     ("wireless", DEVICE.format("psk2"),
      {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 30}},
      f":8: wifi-station key: {CREDENTIAL}"),
+    ("wireless", DEVICE.format("psk2") + "config wifi-station\n option mac 02:00:00:00:00:02\n"
+     " option vid 31\n", {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 30}},
+     ":12: wifi-station vid: link.vlan is one, of 802.1X or of a device"),
     ("wireless", DEVICE.format("sae"), {"link": WPA3},
      ":7: wifi-station mac: link.passphrases is of WPA2 with a passphrase alone"),
     ("wireless", ("config wifi-iface\n option encryption psk2\n option ieee80211r 0\n"
