@@ -31,6 +31,8 @@ from policies.options import Daemon, find_refusal, load_options
 from policies.proposals import AEADS
 from policies.vocabulary import (
     CREDENTIAL,
+    FROM_MEDIUM,
+    FROM_SCENARIO,
     KEY_MANAGEMENTS,
     KEY_NAMES,
     LAYER_NAMES,
@@ -501,8 +503,9 @@ class DraftReader:
                    path: KeyPath) -> None:
         """Leave out a key, but keep what it implies: a passphrase implies `keys: psk`."""
         layer = (block or "").partition(".")[0]
+        is_elsewhere = reason in (FROM_SCENARIO, FROM_MEDIUM, CREDENTIAL)
         self.changes.append(Change(path, show_value(key), frozenset({layer} & {*MODELS}),
-                                   reason=reason, is_about_key=True))
+                                   reason=reason, is_about_key=True, is_loss=not is_elsewhere))
         folded = fold_word(key)
         if folded in ("ssid", "ssid2") and isinstance(value, str):
             self.names.append(value)

@@ -58,6 +58,8 @@ from policies.vocabulary import (
 _LONGEST_LINE = 420
 #: Mistakes that a message describes; the corrected line has all of them.
 _DESCRIBED = 4
+#: Mistakes that a message describes if it names all that the corrected line lacks.
+_MOST_DESCRIBED = 10
 #: Fields of a draft that do not fit the others, and are left out.
 _MOST_MISFITS = 4
 #: Misspellings that make a draft. A single one has a message that lists what is known.
@@ -347,13 +349,16 @@ def _describe_changes(changes: Sequence[Change]) -> str:
     place = first.path[:-1] if first.is_about_key else first.path
     label = ".".join(str(part)[:64] for part in place)
     texts = [_describe_change(first, changes)]
-    for change in sorted(others, key=lambda change: not (change.reason or change.is_loss)):
+    lost = 0
+    for change in sorted(others, key=lambda change: (not change.is_loss, not change.reason)):
         text = _describe_change(change, changes)
         if text not in texts and not change.is_silent:
             texts.append(text)
-    what = ", ".join(texts[:_DESCRIBED])
-    if len(texts) > _DESCRIBED:
-        what += f", and {len(texts) - _DESCRIBED} more"
+            lost += change.is_loss
+    shown = min(max(_DESCRIBED, 1 + lost), _MOST_DESCRIBED)
+    what = ", ".join(texts[:shown])
+    if len(texts) > shown:
+        what += f", and {len(texts) - shown} more"
     return f"{label}: {what}" if label else what
 
 

@@ -308,6 +308,23 @@ def test_message_names_the_field_that_exists(layers: str, said: str, meant: dict
             assert found[layer][key] == value or found[layer][key].items() >= value.items()
 
 
+def test_everything_that_the_corrected_line_lacks_is_named(tmp_path: Path) -> None:
+    """However many mistakes there are, none that weakens the policy is among "and N more"."""
+    file = tmp_path / "x.yml"
+    file.write_text("""\
+id: X
+name: a test
+layers:
+  wifi: {encryption: sae-mixed, ieee80211r: 1, ssid: x, key: hunter2, wps_state: 2, uapsd: 1}
+  macsec: {cipher: GCM-AES-256, replay_window: 32, xpn: true, key: eap, validate: strict}
+""")
+    with pytest.raises(PolicyError) as refused:
+        load_policy(file)
+    for lost in ("'cipher: GCM-AES-256' is not measured", "'xpn' is left out", "key: eap is left",
+                 "'wps_state', 'uapsd' and 'validate' are not measured here"):
+        assert lost in str(refused.value)
+
+
 #: Keys without a field, by the layer they stand in. Each was compared with policies/schema.json.
 _WITHOUT_FIELD = frozenset(map(fold_word, (
     "post-up", "post-down", "pre-up", "pre-down", "save-config", "dpd-action", "dpd-timeout",
