@@ -58,8 +58,8 @@ class TlsSettings(BaseModel):
         default=2, description="Certificates that each side sends: its own, and those of "
         "authorities up to the root, which both know.")
     realm: Annotated[str, AfterValidator(check_realm)] | None = Field(
-        default=None, description="What the identity has behind an @, by which a server that is "
-        "not the realm's own forwards requests.")
+        default=None, description="What identities have behind an @, also an anonymous one, by "
+        "which a server that is not the realm's own forwards requests.")
     fragment_bytes: Annotated[int, Field(ge=100, le=1400)] | None = Field(
         default=None, description="How much of TLS the server puts into one EAP packet, 100 to "
         "1400 bytes; each further one takes a round trip. Left out: 1024.")
@@ -143,6 +143,11 @@ class Dot1xLayer(SparseLayer):
     )
 
     @property
+    def realm_suffix(self) -> str:
+        """Return what identities have behind the user's name, such as @home.example, or ""."""
+        return f"@{self.tls.realm}" if self.tls is not None and self.tls.realm else ""
+
+    @property
     def uses_radsec(self) -> bool:
         """Return whether access points talk to the authentication server inside TLS (RadSec)."""
         return self.transport == "radsec"
@@ -158,13 +163,6 @@ class Dot1xLayer(SparseLayer):
         if self.tls is not None and self.eap not in ("TLS", *TUNNELS, *USIM_METHODS):
             raise make_fault(f"EAP-{self.eap} has no TLS to set",
                              "leave out tls, or write eap: TLS, PEAP or TTLS", ("tls",), ("eap",))
-        return self
-
-    @model_validator(mode="after")
-    def _tls_fits_tunnel(self) -> Self:
-        if self.tls is not None and self.tls.realm and self.eap in TUNNELS:
-            raise make_fault(f"realm is for EAP-TLS: the user of EAP-{self.eap} has no realm here",
-                             "leave out realm, or write eap: TLS", ("tls", "realm"), ("eap",))
         return self
 
     @model_validator(mode="after")
@@ -215,7 +213,4 @@ class Dot1xLayer(SparseLayer):
             raise make_fault(f"EAP-{self.eap} needs the user's own identity in clear",
                              "leave out identity, or write eap: TLS, PEAP or TTLS", ("identity",),
                              ("eap",))
-        if self.identity == "anonymous" and self.tls is not None and self.tls.realm:
-            raise make_fault("a realm stands behind an identity, which is anonymous",
-                             "leave out realm, or identity", ("identity",))
         return self

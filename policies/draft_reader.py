@@ -27,22 +27,26 @@ from policies.layers import (
     WireLayer,
 )
 from policies.link import LinkLayer
-from policies.options import find_refusal, load_options
+from policies.options import Daemon, find_refusal, load_options
 from policies.proposals import AEADS
 from policies.vocabulary import (
     CREDENTIAL,
+    FROM_MEDIUM,
     FROM_SCENARIO,
     KEY_MANAGEMENTS,
     KEY_NAMES,
     LAYER_NAMES,
     LEFT_OUT,
+    NO_CAK_FROM_EAP,
     NOT_HERE,
     NOT_MEASURED,
     OFF_WORDS,
     TRANSITION,
+    WHY_NOT_HERE,
     Fields,
     find_meaning,
     find_mixture,
+    find_option_reason,
     find_proposal,
     find_token,
     fold_word,
@@ -77,6 +81,15 @@ _PRESHARED_KEYS = ("presharedkey", "psk", "preshared", "secret")
 _HAVING_PRESHARED_KEYS: Mapping[str, tuple[str, int | str]] = {
     "wireguard": ("preshared_key", 1), "ipsec": ("authentication", "psk")}
 _TRUE = ("1", "yes", "true", "on", "enabled", "2")
+_FALSE = ("0", "no", "false", "off", "disabled", "none")
+#: Keys that name a way to check whether a certificate is revoked.
+_REVOCATIONS = {"ocsp": "ocsp", "checkocsp": "ocsp", "crl": "crl", "checkcrl": "crl",
+                "crlcheck": "crl"}
+#: Keys that say where MACsec's key (CAK) comes from, and values for EAP and for a configured key.
+_CAK_SOURCES = ("key", "keys", "cak", "mode", "keysource", "keymgmt", "keymanagement", "auth",
+                "authentication")
+_CAK_FROM_EAP = ("eap", "8021x", "ieee8021x", "radius", "tls", "eaptls", "dynamic")
+_CAK_CONFIGURED = ("psk", "static", "cak", "presharedkey", "preshared", "mka", "mkapsk")
 #: Other names of keys in dot1x.tls.
 _TLS_KEYS = frozenset((
     ("version", "minversion"), ("version", "maxversion"), ("version", "protocol"),
@@ -319,9 +332,10 @@ class DraftReader:
         elif name == "link.group" and str(value).upper() == "TKIP":
             self.add_error(path, f"{show_value(f'group: {value}')} is group_cipher: TKIP", layer)
             self.translated["link.group_cipher"] = "TKIP"
-        elif name == "link.group" and find_meaning("link.cipher", value):
-            self._leave_out("link", "group", value, KEY_NAMES["link"]["group"].removeprefix(
-                LEFT_OUT), path)
+        elif name == "link.group" and (found := find_meaning("link.cipher", value)):
+            meant = str(found.get("link.cipher", value))
+            self.add_error(path, f"{show_value(f'group: {value}')} is group_cipher: {meant}", layer)
+            self.implied["link.group_cipher"] = meant
         elif name == "dot1x.tls" and (found := find_meaning("dot1x.tls.version", value)):
             meant = found["dot1x.tls.version"]
             self.add_error(path, f"{show_value(value)} is version: {meant} of tls", layer)
@@ -390,6 +404,9 @@ class DraftReader:
             self._note_key(path, f"{show_value(key)} is a kind of roaming", "link")
             if fold_word(value) in _TRUE:
                 self.weak["link.roaming"] = _ROAMING_SWITCHES[folded]
+        elif self._read_macsec(block, key, value, path) \
+                or self._read_service(block, key, value, path):
+            pass
         elif folded in _HIDDEN and block in (None, "link"):
             self._note_key(path, f"{show_value(key)} is hostapd's option ignore_broadcast_ssid",
                            "link")
@@ -403,26 +420,64 @@ class DraftReader:
             return False
         return True
 
+    def _read_service(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
+        """Read a key that switches a service on by its value. Return whether it is such a key."""
+        folded, word = fold_word(key), fold_word(value)
+        if folded in _REVOCATIONS and block in ("dot1x", "dot1x.tls") and word in (*_TRUE, *_FALSE):
+            meant = _REVOCATIONS[folded] if word in _TRUE else None
+            self._note_key(path, f"{show_value(key)} is " + (
+                f"revocation: {meant}" if meant else "off, as revocation is without"), "dot1x")
+            self.implied |= {"dot1x.tls.revocation": meant} if meant else {}
+        elif folded in ("pskfile", "wpapskfile") and block in (None, "link"):
+            self._note_key(path, f"{show_value(key)} is passphrases: by-device", "link")
+            self.implied["link.passphrases"] = "by-device"
+            self.implied.setdefault("link.keys", "psk")
+        elif folded in ("acctserver", "acctserveraddr", "accountingserver") and block == "dot1x":
+            self._note_key(path, f"{show_value(key)} is accounting: 1", "dot1x")
+            self.implied["dot1x.accounting"] = 1
+        else:
+            return False
+        return True
+
+    def _read_macsec(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
+        """Read a key of MACsec whose value decides. Return whether it is such a key."""
+        folded, word = fold_word(key), fold_word(value)
+        if block != "wire":
+            return False
+        if folded in ("integonly", "macsecintegonly", "integrityonly") and word in (*_TRUE,
+                                                                                    *_FALSE):
+            encrypts = int(word in _FALSE)
+            self._note_key(path, f"{show_value(key)} is encrypts: {encrypts}", "wire")
+            self.implied["wire.encrypts"] = encrypts
+        elif folded in _CAK_SOURCES and word in _CAK_FROM_EAP:
+            self.changes.append(Change(path, f"{key}: {value}", frozenset({"wire"}),
+                                       reason=NO_CAK_FROM_EAP, is_about_key=True, is_loss=True))
+        elif folded in _CAK_SOURCES and word in _CAK_CONFIGURED:
+            self._note_key(path, f"{show_value(key)} is not needed, as MKA has a key of the run",
+                           "wire")
+        elif folded == "xpn" and word in _FALSE:
+            self._note_key(path, "'xpn' is off in any case", "wire")
+        else:
+            return False
+        return True
+
     def _read_unknown(self, block: str | None, key: str, value: Any, path: KeyPath) -> None:
         """Read a key that is misspelt, an option of hostapd, or unknown."""
         model = _BLOCKS.get(block or "")
         near = suggest_word(key, model.model_fields if model else ())
-        if near and block and not isinstance(value, dict | list):
+        daemon = self._find_daemon(block, key)
+        if daemon is not None and (reason := find_option_reason(daemon, key)):
+            self._leave_out(block, key, value, reason, path)
+        elif daemon is not None and isinstance(value, str | int):
+            layer = "dot1x" if (block or "").startswith("dot1x") else "link"
+            number = int(value) if isinstance(value, bool) else value
+            self._note_key(path, f"{show_value(key)} is an option of {daemon}", layer)
+            options = self.implied.setdefault(f"{layer}.options", {})
+            options.setdefault(daemon, {})[key] = number
+        elif near and block and not isinstance(value, dict | list):
             self._read_field(f"{block}.{near}", value, path)
             self.add_error(path, f"{show_value(key)} is {near}", block.partition(".")[0],
                            is_minor=True)
-            return
-        group = load_options().find_group("hostapd", key)
-        if find_refusal("hostapd", key):
-            owner = CREDENTIAL if group.set_by == "secret" else FROM_SCENARIO \
-                if group.set_by == "topology" else NOT_MEASURED
-            self._leave_out(block, key, value, owner, path)
-        elif (group.needs or group.check) and block in (None, "link") \
-                and isinstance(value, str | int):
-            number = int(value) if isinstance(value, bool) else value
-            self._note_key(path, f"{show_value(key)} is an option of hostapd", "link")
-            options = self.implied.setdefault("link.options", {"hostapd": {}})
-            options["hostapd"][key] = number
         elif isinstance(value, dict):
             self._note_key(path, f"{show_value(key)} is no block of keys here")
             self.names.append(key)
@@ -433,12 +488,24 @@ class DraftReader:
         else:
             self._leave_out(block, key, value, NOT_KNOWN, path)
 
+    @staticmethod
+    def _find_daemon(block: str | None, key: str) -> Daemon | None:
+        """Return the daemon that has a key as an option, by the table of options."""
+        daemons: tuple[Daemon, ...] = ("hostapd", "wpa_supplicant")
+        for daemon in reversed(daemons) if (block or "").startswith("dot1x") else daemons:
+            group = load_options().find_group(daemon, key)
+            if find_refusal(daemon, key) or ((group.needs or group.check) and block in (
+                    None, "link", "dot1x", "dot1x.tls")):
+                return daemon
+        return None
+
     def _leave_out(self, block: str | None, key: str, value: Any, reason: str,
                    path: KeyPath) -> None:
         """Leave out a key, but keep what it implies: a passphrase implies `keys: psk`."""
         layer = (block or "").partition(".")[0]
+        is_elsewhere = reason in (FROM_SCENARIO, FROM_MEDIUM, CREDENTIAL)
         self.changes.append(Change(path, show_value(key), frozenset({layer} & {*MODELS}),
-                                   reason=reason, is_about_key=True))
+                                   reason=reason, is_about_key=True, is_loss=not is_elsewhere))
         folded = fold_word(key)
         if folded in ("ssid", "ssid2") and isinstance(value, str):
             self.names.append(value)
@@ -482,15 +549,21 @@ class DraftReader:
             written = show_value(f"{key}: {joined}" if key else joined)
         if self._is_accepted(name, joined) and not isinstance(joined, bool):
             self.translated[name] = joined
-            self.add_error(path, f"{show_value(key)} is called {short_name(name)}" if key else
-                           f"{show_value(value)} stands where one value belongs", layer)
+            is_elsewhere = len(path) > 1 and path[1] in MODELS and path[1] != layer
+            called = f"{short_name(name)} of {layer}" if is_elsewhere else short_name(name)
+            self.add_error(path, f"{show_value(key)} is called {called}" if key else
+                           f"{show_value(value)} stands where one value belongs", layer,
+                           *([str(path[1])] if is_elsewhere else []))
         elif name == "link.keys" and key and isinstance(joined, str) and (
                 said := self._find_security(joined)):
             self.add_error(path, f"{written} is {said}", layer, is_loss="where a policy" in said)
+        elif name == "ipsec.ike_proposal" and self._read_ike_list(joined, path):
+            pass
         elif not isinstance(joined, str | int):
             raise NotUnderstoodError
         elif instead := NOT_HERE.get(name, {}).get(fold_word(joined)):
-            self.add_error(path, f"{written} is {NOT_MEASURED} ({instead} is)", layer,
+            why = f", as {WHY_NOT_HERE[name]}" if name in WHY_NOT_HERE else ""
+            self.add_error(path, f"{written} is {NOT_MEASURED} ({instead} is){why}", layer,
                            is_loss=True)
             self.translated[name] = instead
         elif (fields := find_meaning(name, joined)) is not None:
@@ -499,6 +572,24 @@ class DraftReader:
             self._leave_out("dot1x", "identity", joined, CREDENTIAL, path)
         else:
             self._set_fields(name, self._find_several(name, joined, path))
+
+    def _read_ike_list(self, value: Any, path: KeyPath) -> bool:
+        """Read several IKE proposals, which both ends get. Return whether there are several."""
+        words = [word for word in re.split(r"[\s,;]+", str(value)) if word]
+        known = [proposal for word in words if (proposal := find_proposal(word, is_ike=True))]
+        if len(words) < 2 or not known:
+            return False
+        lacking = [word for word in words if find_proposal(word, is_ike=True) is None]
+        if lacking:
+            self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", "ipsec",
+                           is_loss=True)
+        names = list(dict.fromkeys(known))
+        self.translated["ipsec.ike_proposal"] = names[0]
+        if len(names) > 1:
+            self.add_error(path, f"{show_value(value)} is ike_proposal, and all of them are "
+                           "ike_offered and ike_accepted", "ipsec")
+            self.implied |= {"ipsec.ike_offered": names, "ipsec.ike_accepted": list(names)}
+        return True
 
     def _set_meaning(self, name: str, fields: Fields, value: str | int, path: KeyPath,
                      written: str) -> None:

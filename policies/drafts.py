@@ -45,12 +45,21 @@ from policies.fields import make_id
 from policies.layers import Layers
 from policies.link import EXCHANGED, OWN_KEY_MANAGEMENT
 from policies.policy import PolicyFile
-from policies.vocabulary import CREDENTIAL, FROM_SCENARIO, LAYER_NAMES, NOT_MEASURED, fold_word
+from policies.vocabulary import (
+    CREDENTIAL,
+    FROM_MEDIUM,
+    FROM_SCENARIO,
+    LAYER_NAMES,
+    NOT_MEASURED,
+    fold_word,
+)
 
 #: Characters of a corrected line; a longer one would hide what is wrong.
 _LONGEST_LINE = 420
 #: Mistakes that a message describes; the corrected line has all of them.
 _DESCRIBED = 4
+#: Mistakes that a message describes if it names all that the corrected line lacks.
+_MOST_DESCRIBED = 10
 #: Fields of a draft that do not fit the others, and are left out.
 _MOST_MISFITS = 4
 #: Misspellings that make a draft. A single one has a message that lists what is known.
@@ -191,12 +200,24 @@ class _Corrector:
         if dot1x and "eap" in dot1x and "link.keys" not in {**self.reader.said,
                                                             **self.reader.translated}:
             link["keys"] = "eap" if not is_wep else link.get("keys", "eap")
+        self._complete_mixture(link)
+        if link.get("group_cipher") == link.get("cipher"):
+            link.pop("group_cipher", None)
         if link.get("roaming") in OWN_KEY_MANAGEMENT and link.get("akm", "suite-b-192") != \
                 "suite-b-192":
             self.reader.add_error(
                 ("layers", "link"), f"roaming: {link['roaming']} has a key management of its own, "
                 "without akm", "link", is_loss=True)
             del link["akm"]
+
+    @staticmethod
+    def _complete_mixture(link: dict[str, Any]) -> None:
+        """Add fast transition to the key managements that access points offer with it."""
+        offered = link.get("offered")
+        if link.get("roaming") in ("ft", "ft-pull") and isinstance(offered, list):
+            fast = {f"FT-{name.removeprefix('WPA-').removesuffix('-SHA256')}" for name in offered
+                    if not str(name).startswith("FT-")}
+            link["offered"] = [*offered, *sorted(fast - {*offered})]
 
     def _complete_ipsec(self, ipsec: dict[str, Any] | None) -> None:
         if not ipsec:
@@ -254,18 +275,27 @@ class _Corrector:
         """
         for detail in error.errors(include_url=False):
             for keys in detail.get("ctx", {}).get("at", ()):
-                layer, *inside = [*detail["loc"], *keys][1:] or ("",)
-                block = data["layers"].get(layer)
-                if len(inside) != 1 or not isinstance(block, dict) or inside[0] not in block \
-                        or f"{layer}.{inside[0]}" in self.reader.said \
-                        or MODELS[str(layer)].model_fields[str(inside[0])].is_required():
-                    continue
-                del block[inside[0]]
-                self.changes.append(Change(
-                    ("layers", layer), show_value(str(inside[0])), frozenset({str(layer)}),
-                    reason=str(detail["ctx"]["what"])))
-                return True
+                layer, *inside = map(str, [*detail["loc"], *keys][1:] or ("",))
+                if layer in MODELS and self._leave_key(data["layers"].get(layer), layer, inside):
+                    self.changes.append(Change(
+                        ("layers", layer), show_value(inside[-1]), frozenset({layer}),
+                        reason=str(detail["ctx"]["what"])))
+                    return True
         return False
+
+    def _leave_key(self, block: Any, layer: str, inside: Sequence[str]) -> bool:
+        """Delete a key of a layer, or of a block in it, and return whether it may be left out."""
+        if not inside or f"{layer}.{'.'.join(inside)}" in self.reader.said:
+            return False
+        *above, key = inside
+        field = MODELS[layer].model_fields.get(inside[0])
+        for name in above:
+            block = block.get(name) if isinstance(block, dict) else None
+        if not isinstance(block, dict) or key not in block or field is None or (
+                not above and field.is_required()):
+            return False
+        del block[key]
+        return True
 
     # --- The corrected line ---
 
@@ -319,13 +349,16 @@ def _describe_changes(changes: Sequence[Change]) -> str:
     place = first.path[:-1] if first.is_about_key else first.path
     label = ".".join(str(part)[:64] for part in place)
     texts = [_describe_change(first, changes)]
-    for change in sorted(others, key=lambda change: not (change.reason or change.is_loss)):
+    lost = 0
+    for change in sorted(others, key=lambda change: (not change.is_loss, not change.reason)):
         text = _describe_change(change, changes)
         if text not in texts and not change.is_silent:
             texts.append(text)
-    what = ", ".join(texts[:_DESCRIBED])
-    if len(texts) > _DESCRIBED:
-        what += f", and {len(texts) - _DESCRIBED} more"
+            lost += change.is_loss
+    shown = min(max(_DESCRIBED, 1 + lost), _MOST_DESCRIBED)
+    what = ", ".join(texts[:shown])
+    if len(texts) > shown:
+        what += f", and {len(texts) - shown} more"
     return f"{label}: {what}" if label else what
 
 
@@ -336,8 +369,8 @@ def _describe_change(change: Change, changes: Sequence[Change]) -> str:
     same = list(dict.fromkeys(each.text for each in changes if each.reason == change.reason))
     names = same[0] if len(same) == 1 else f"{', '.join(same[:-1])} and {same[-1]}"
     is_one = len(same) == 1
-    if change.reason == FROM_SCENARIO:
-        return f"{names} {'comes' if is_one else 'come'} from the scenario"
+    if change.reason in (FROM_SCENARIO, FROM_MEDIUM):
+        return f"{names} {change.reason if is_one else change.reason.replace('comes', 'come')}"
     if change.reason == CREDENTIAL:
         return f"{names} {'is a secret' if is_one else 'are secrets'} that qop makes itself"
     if change.reason in (NOT_MEASURED, NOT_KNOWN):

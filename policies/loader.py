@@ -168,7 +168,8 @@ class _MisplacedKey(NamedTuple):
 
 #: Keys in lower case that people try for a layer.
 _MISPLACED_KEYS = {
-    "macsec": _MisplacedKey("layers", "write wire: {macsec: GCM-AES-128}"),
+    "macsec": _MisplacedKey("layers", "write wire: with macsec: GCM-AES-128 below it, the one "
+                            "cipher suite that is measured"),
     **dict.fromkeys(("wifi", "wlan", "air", "wpa", "wpa2", "wpa3", "wireless"), _MisplacedKey(
         "layers", "write link: for what protects frames on the air, and dot1x: for EAP")),
     **dict.fromkeys(("8021x", "802.1x", "eap", "radius"), _MisplacedKey(
@@ -282,8 +283,11 @@ def _unknown_key(place: _ErrorPlace) -> tuple[str, str]:
     name = KEY_NAMES.get(where.partition(".")[2], {}).get(fold_word(key), "")
     if name.startswith(LEFT_OUT):
         return what, f"leave it out: {name.removeprefix(LEFT_OUT)}"
-    if name and name.partition(".")[0] == where.partition(".")[2]:
-        return what, f"write {name.partition('.')[2]}:"
+    if name:
+        *blocks, field = name.split(".")
+        own = where.partition(".")[2].split(".")
+        return what, f"write {field}:" + ("" if blocks == own else
+                                          f" in layers.{'.'.join(blocks)}")
     return what, advise_choice(str(key), model.model_fields if model else ())
 
 

@@ -13,8 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
+from pydantic_core import PydanticCustomError
+
 from policies.eap_methods import METHODS, TUNNELS
+from policies.fields import check_realm
 from policies.link import Cipher, KeyManagement
+from policies.options import Daemon, is_secret, load_options
 from policies.proposals import AEADS, CIPHERS, GROUPS, INTEGRITY, KEMS, PRFS
 
 #: Fields by their dotted names, such as `link.keys`, with their values.
@@ -34,6 +38,39 @@ def fold_keys(table: Mapping[str, Any]) -> dict[str, Any]:
     A key of the table may hold several words.
     """
     return {fold_word(word): value for words, value in table.items() for word in words.split()}
+
+
+# --- Reasons why a setting has no place in a policy ---
+
+FROM_SCENARIO = "comes from the scenario"
+FROM_MEDIUM = "comes from the medium"
+CREDENTIAL = "a secret or credential: qop makes its own"
+NOT_MEASURED = "not measured here"
+SERVER_NAME = ("the testbed's RADIUS server has a name of its own, which wpa_supplicant's option "
+               "domain_match can check")
+#: Reasons why MACsec has less here than in other programs.
+ONE_SUITE = "wpa_supplicant 2.10 always chooses GCM-AES-128"
+NO_CAK_FROM_EAP = "a key (CAK) from EAP is not measured here, all wires have one of the run"
+ISOLATED = "frames between stations pass their agent here"
+#: Prefix of a reason among other names of keys: the key is left out for it.
+LEFT_OUT = "!"
+
+#: Reasons of daemon options, by who sets them in a policy's place (daemon_options.yml).
+_OWNERS = {"topology": FROM_SCENARIO, "phy": FROM_MEDIUM, "secret": CREDENTIAL}
+
+
+def find_option_reason(daemon: Daemon, name: str) -> str:
+    """Return why no policy may set a daemon option, "" if a policy may set it.
+
+    The reason names the field of a policy with an equal effect, if there is one.
+    """
+    table = load_options()
+    group = table.find_group(daemon, name)
+    if is_secret(daemon, name):
+        return CREDENTIAL
+    if group.set_by:
+        return _OWNERS.get(group.set_by) or table.owners[group.set_by].replace("; ", ": ")
+    return group.no_effect
 
 
 # --- Key managements and ciphers as hostapd and wpa_supplicant write them ---
@@ -177,6 +214,7 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
             "pmksa": "pmk-caching pmksa-caching pmkid cached sticky"}),
         **_make_switch("link.roaming", on="ft", off=None)},
     "link.ft_over_ds": _make_switch("link.ft_over_ds", off=None),
+    "link.owe_transition": _make_switch("link.owe_transition"),
     "link.neighbor_report": _make_switch("link.neighbor_report"),
     "link.bss_transition": _make_switch("link.bss_transition"),
     "link.beacon_protection": _make_switch("link.beacon_protection"),
@@ -190,6 +228,8 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "MSCHAPV2": "mschap-v2 mschap2 eap-mschapv2 ms-chap-v2 auth=mschapv2 autheap=mschapv2 "
         "tunneled-mschapv2 auth=mschap-v2",
         "PAP": "auth=pap tunneled-pap eap-pap",
+        "CHAP": "auth=chap tunneled-chap", "MSCHAP": "auth=mschap ms-chap tunneled-mschap",
+        "GTC": "eap-gtc auth=gtc autheap=gtc",
         "TLS": "eap-tls auth=tls autheap=tls certificate certificates smartcard"}),
     "dot1x.identity": {**_make_words("dot1x.identity", {
         "anonymous": "anon hidden private outer yes true on 1",
@@ -198,6 +238,8 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "radsec": "tls radius-tls radius-over-tls rad-sec radius/tls yes true on",
         "udp": "radius radius/udp radius-udp"}),
     "dot1x.accounting": _make_switch("dot1x.accounting"),
+    "dot1x.message_authenticator": _make_switch("dot1x.message_authenticator", on="required",
+                                                off=None),
     "dot1x.tls.version": _make_words("dot1x.tls.version", {
         "1.3": "tls-1.3 tlsv1.3 13 tls13", "1.2": "tls-1.2 tlsv1.2 12 tls12"}),
     "dot1x.tls.key": _make_words("dot1x.tls.key", {
@@ -243,7 +285,16 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
 NOT_HERE: Mapping[str, Mapping[str, str]] = {
     "ipsec.authentication": fold_keys({
         "xauth ecdsa": "pubkey", "eap-mschapv2 eap-radius eap-md5 eap-ttls eap-peap": "eap-tls"}),
+    "wire.macsec": fold_keys({
+        "gcm-aes-256 gcm-256 aes-256 aes-gcm-256 aes-256-gcm gcm-aes-xpn-128 gcm-aes-xpn-256 "
+        "gcm-aes-256-xpn gcm-aes-128-xpn xpn": "GCM-AES-128"}),
 }
+#: Why nothing else is measured, by the field.
+WHY_NOT_HERE: Mapping[str, str] = {"wire.macsec": ONE_SUITE}
+#: Fields in seconds, in which other programs write a unit.
+_SECONDS = ("ipsec.dpd", "ipsec.keepalive", "wireguard.keepalive")
+_TIME = re.compile(r"(\d{1,6}) ?(s|secs?|seconds?|m|min|minutes?|h|hours?)?", re.IGNORECASE)
+
 #: The same, where nothing is measured in their place.
 NOTHING_LIKE_IT: Mapping[str, frozenset[str]] = {
     "dot1x.eap": frozenset((
@@ -280,10 +331,30 @@ def find_meaning(field: str, word: object) -> Fields | None:
     if field in ("ipsec.ike_proposal", "ipsec.esp_proposal"):
         proposal = find_proposal(str(word), is_ike=field == "ipsec.ike_proposal")
         return None if proposal is None else {field: proposal}
+    if field in _SECONDS:
+        return None if (seconds := read_seconds(str(word))) is None else {field: seconds}
     found = VALUE_WORDS.get(field, {}).get(fold_word(word))
     if found is None and field == "dot1x.identity" and _says_nobody(str(word)):
-        return {"dot1x.identity": "anonymous"}
+        realm = find_realm(str(word))
+        return {"dot1x.identity": "anonymous", **({"dot1x.tls.realm": realm} if realm else {})}
     return found
+
+
+def find_realm(identity: str) -> str | None:
+    """Return the realm behind an identity such as `anonymous@example.org`, None without one."""
+    realm = identity.strip("\"' ").rpartition("@")[2] if "@" in identity else ""
+    try:
+        return check_realm(realm)
+    except PydanticCustomError:
+        return None
+
+
+def read_seconds(text: str) -> int | None:
+    """Return the seconds of a time such as `30s` or `2m`, None if the text is no time."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        return None
+    return int(found[1]) * {"m": 60, "h": 3600}.get((found[2] or "s")[0].lower(), 1)
 
 
 def _says_nobody(identity: str) -> bool:
@@ -294,45 +365,58 @@ def _says_nobody(identity: str) -> bool:
 
 # --- Other names of keys and of layers ---
 
-#: Reasons why a key has no place in a policy.
-FROM_SCENARIO = "comes from the scenario"
-CREDENTIAL = "a secret or credential: qop makes its own"
-NOT_MEASURED = "not measured here"
-SERVER_NAME = "the testbed's server has a name of its own"
-#: Prefix of a reason among other names of keys: the key is left out for it.
-LEFT_OUT = "!"
-
 _SITE_KEYS = (
     "ssid ssid2 utf8-ssid bssid interface interfaces iface ifname driver bridge channel chanlist "
     "freq frequency freq-list scan-freq band bands hw-mode hwmode htmode country country-code "
-    "tx-power txpower width bandwidth network device devices vlan vlan-id vlans nas-id "
+    "tx-power txpower width bandwidth network device devices nas-id "
     "nas-identifier nasid own-ip-addr auth-server auth-server-addr auth-server-port radius-server "
     "radius-servers radius-ip radius-host radius-port server servers server-ip host address "
     "addresses ip dhcp dhcp4 dhcp6 dns gateway location vendor model controller ap aps macaddr mac "
     "access-point site left right local-addrs remote-addrs local-ts remote-ts leftsubnet "
     "rightsubnet leftid rightid endpoint allowed-ips listen-port peer peers mobility-domain "
-    "scan-ssid ap-scan priority disabled enabled autoconnect auto-connect renderer optional wds "
-    "radio realm-domain")
+    "ap-scan priority disabled enabled autoconnect auto-connect renderer optional wds "
+    "radio max-num-sta maxassoc radius-failover")
+_MEDIUM_KEYS = (
+    "ieee80211n ieee80211ac ieee80211ax wmm wmm-enabled beacon-int dtim-period preamble "
+    "basic-rates supported-rates")
 _CREDENTIAL_KEYS = (
     "key passphrase wpa-passphrase password sae-password wpa-psk secret shared-secret "
     "radius-secret auth-secret auth-server-shared-secret preshared-key pre-shared-key private-key "
     "public-key private-key-passwd private-key-password client-cert client-certificate client-key "
     "ca-cert ca-certificate ca-certs ca ca-path server-cert server-key wep-key wep-key0 wep-key1 "
     "wep-key2 wep-key3 cak mka-cak ckn mka-ckn user username login leftcert rightcert certs cert "
-    "psk-file wpa-psk-file id-file r0kh r1kh raw-psk")
+    "id-file r0kh r1kh raw-psk")
 _UNMEASURED_KEYS = (
-    "mtu persistent-keepalive keepalive post-up post-down pre-up pre-down table fwmark save-config "
-    "dpd dpd-delay dpd-action rekey-time reauth-time life-time lifetime ike-lifetime encap "
-    "fragmentation start-action close-action ieee80211n ieee80211ac ieee80211ax ieee80211be wmm "
-    "wmm-enabled uapsd dtim-period "
-    "beacon-int acct-server acct-server-addr acct-server-port "
-    "replay-window replay-protect window xpn validate cipher-group "
-    "wps-state wps rate-limit qos isolate ap-isolate max-num-sta maxassoc crl ocsp check-crl "
-    "revocation band-steering client-isolation mac-filter radius-failover "
-    "auth-algs logger-syslog logger-stdout ctrl-interface eapol-version eap-server")
+    "post-up post-down pre-up pre-down save-config dpd-action dpd-timeout "
+    "rekey-time reauth-time life-time lifetime ike-lifetime encap fragmentation start-action "
+    "close-action ieee80211be uapsd validate wps-state wps rate-limit qos band-steering mac-filter")
+#: Reasons of keys that are no field of the layer they stand in, by keys.
+_OTHER_REASONS = {
+    "persistent-keepalive": "it is keepalive of layers.wireguard",
+    "keepalive keep-alive": "it is keepalive of layers.wireguard or layers.ipsec",
+    "mtu": "it is mtu of layers.wireguard, and mtu_bytes of a scenario's links",
+    "dpd dpd-delay": "it is dpd of layers.ipsec",
+    "acct-server acct-server-addr accounting-server": "it is accounting of layers.dot1x",
+    "acct-server-port": "qop has its own, and accounting of layers.dot1x has access points use it",
+    "replay-window window": "it is replay_window of layers.wire",
+    "replay-protect": "MACsec always protects from repeated frames here",
+    "xpn cipher-group macsec-csindex csindex": ONE_SUITE,
+    "crl ocsp check-crl revocation": "it is revocation of layers.dot1x.tls",
+    "vlan vlan-id vlanid vlans": "it is vlan of layers.link",
+    "realm": "it is realm of layers.dot1x.tls",
+    "isolate ap-isolate client-isolation": ISOLATED,
+    "auth-algs": "open system authentication is measured here",
+    "eap-server": "the authentication server is a node of its own, and layers.aaa its program",
+    "logger-syslog logger-stdout ctrl-interface": "the harness sets it",
+    "eapol-version": "it is hostapd's option eapol_version",
+    "scan-ssid": "a hidden network has hostapd's option ignore_broadcast_ssid",
+    "bgscan": "a scenario's roaming has it",
+}
 _COMMON_KEYS = {
     **dict.fromkeys(map(fold_word, _SITE_KEYS.split()), LEFT_OUT + FROM_SCENARIO),
+    **dict.fromkeys(map(fold_word, _MEDIUM_KEYS.split()), LEFT_OUT + FROM_MEDIUM),
     **dict.fromkeys(map(fold_word, _UNMEASURED_KEYS.split()), LEFT_OUT + NOT_MEASURED),
+    **{word: LEFT_OUT + reason for word, reason in fold_keys(_OTHER_REASONS).items()},
     **dict.fromkeys(map(fold_word, _CREDENTIAL_KEYS.split()), LEFT_OUT + CREDENTIAL),
     **dict.fromkeys(map(fold_word, (
         "domain-match", "domain-suffix-match", "subject-match", "altsubject-match", "server-name",
@@ -356,9 +440,10 @@ _LINK_KEYS = fold_keys({
     "group-mgmt-cipher group-management group-mgmt-ciphers": "link.group_mgmt",
     "beacon-prot": "link.beacon_protection",
     "group-cipher group-data-cipher": "link.group_cipher",
-    "vlan-id vlanid vlans": "link.vlan",
+    "vlan vlan-id vlanid vlans": "link.vlan",
+    "owe-transition-mode": "link.owe_transition",
     "dynamic-vlan vlan-assignment": LEFT_OUT + "it follows from vlan, the number of the VLAN",
-    "group": LEFT_OUT + "frames to all have the cipher of the others",
+    "group": LEFT_OUT + "it is group_cipher, if frames to all have another cipher",
     "wpa wpa-version proto protocol version rsn": LEFT_OUT + "it follows from cipher and keys",
 })
 _DOT1X_KEYS = fold_keys({
@@ -375,7 +460,14 @@ _DOT1X_KEYS = fold_keys({
     "resumption session-resumption fast-reauth fast-reconnect tls-resumption": "dot1x.tls.sessions",
     "fragment-size fragment mtu-eap eap-fragment-size framed-mtu": "dot1x.tls.fragment_bytes",
     "revocation revocation-check crl ocsp check-crl": "dot1x.tls.revocation",
-    "phase1": LEFT_OUT + NOT_MEASURED,
+    "realm": "dot1x.tls.realm",
+    "vlan vlan-id vlanid vlans": "link.vlan",
+    "dynamic-vlan vlan-assignment": LEFT_OUT + "it follows from vlan of layers.link",
+    "message-authenticator-required require-message-authenticator "
+    "radius-require-message-authenticator": "dot1x.message_authenticator",
+    "acct radius-accounting": "dot1x.accounting",
+    "phase1": LEFT_OUT + "tls.version has its versions of TLS, and wpa_supplicant's option phase1 "
+    "the rest",
 })
 _IPSEC_KEYS = fold_keys({
     "ike-version ikev version keyexchange key-exchange ike": "ipsec.ike",
@@ -386,6 +478,9 @@ _IPSEC_KEYS = fold_keys({
     "auth authby auth-by leftauth rightauth auth-method authentication-method local-auth "
     "remote-auth": "ipsec.authentication",
     "type": "ipsec.mode",
+    "dpd-delay dead-peer-detection dpd-interval": "ipsec.dpd",
+    "keep-alive nat-keepalive natt-keepalive keepalive-interval persistent-keepalive":
+        "ipsec.keepalive",
 })
 _WIREGUARD_KEYS = fold_keys({
     "roaming roam": "wireguard.roams", "auth": "wireguard.authentication",
@@ -398,7 +493,8 @@ _QUIC_KEYS = fold_keys({"auth": "quic.authentication",
                         "migration move mobility handoff on-handoff": "quic.on_move"})
 _WIRE_KEYS = fold_keys({"cipher cipher-suite suite ciphersuite macsec-cipher": "wire.macsec",
                         "encrypt encryption confidentiality": "wire.encrypts",
-                        "window macsec-replay-window": "wire.replay_window"})
+                        "window replay-window macsec-replay-window": "wire.replay_window",
+                        "macsec-replay-protect": LEFT_OUT + _OTHER_REASONS["replay-protect"]})
 #: Other names of keys, by layer: the field, or a reason to leave the key out after LEFT_OUT.
 KEY_NAMES: Mapping[str, Mapping[str, str]] = {
     "link": {**_COMMON_KEYS, **_LINK_KEYS},

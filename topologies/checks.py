@@ -191,6 +191,12 @@ _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,14}")
 _TAKEN_INTERFACES = ("lo", "all", "default", "hwsim0")
 #: Channels of the 2.4 GHz band that an access point may use outside of Japan.
 FIRST_CHANNEL, LAST_CHANNEL = 1, 13
+#: Channels of the 5 and 6 GHz bands. In the latter, those below are numbers of other bands, too.
+FIVE_GHZ_CHANNELS = (*range(36, 65, 4), *range(100, 145, 4), *range(149, 178, 4))
+SIX_GHZ_CHANNELS = tuple(range(17, 234, 4))
+#: Media of qop in these bands. Their files name the channels.
+MEDIA_IN_5_GHZ = ("802.11n-ht40", "802.11ac", "802.11ax")
+MEDIA_IN_6_GHZ = ("802.11ax-6ghz",)
 _SSID_BYTES = 32
 #: Every link takes IPv6 packets of this length (RFC 8200, 5).
 _LEAST_IPV6_BYTES = 1280
@@ -362,6 +368,17 @@ def _check_radio(name: str, node: Node, place: YamlSource) -> None:
             raise TopologyError(f"{at}: an access point's radio is in a bridge; add bridge")
 
 
+def _advise_medium(channel: int) -> str:
+    """Return advice on the media that put access points on channels like one in 5 or 6 GHz."""
+    if channel not in FIVE_GHZ_CHANNELS and channel not in SIX_GHZ_CHANNELS:
+        return ""
+    band, media = (5, MEDIA_IN_5_GHZ) if channel in FIVE_GHZ_CHANNELS else (6, MEDIA_IN_6_GHZ)
+    *others, last = media
+    names = f"{', '.join(others)} or {last}" if others else last
+    return (f", and take a medium of {band} GHz, which puts the access points on channels there: "
+            f"--medium {names}")
+
+
 def _check_duty_fields(name: str, node: Node, place: YamlSource) -> None:
     """Refuse fields that a node's duties do not allow, and missing fields that they require."""
     if node.has_duty(ACCESS_POINT):
@@ -371,7 +388,8 @@ def _check_duty_fields(name: str, node: Node, place: YamlSource) -> None:
             raise TopologyError(f"{at}: is missing; write {FIRST_CHANNEL} to {LAST_CHANNEL}")
         if not FIRST_CHANNEL <= node.channel <= LAST_CHANNEL:
             raise TopologyError(f"{at}: {node.channel} is no channel of the 2.4 GHz band that an "
-                                f"access point may open; write {FIRST_CHANNEL} to {LAST_CHANNEL}")
+                                f"access point may open; write {FIRST_CHANNEL} to {LAST_CHANNEL}"
+                                + _advise_medium(node.channel))
         bridge = node.radio_bridge
         if not node.interfaces[bridge].address:
             raise TopologyError(f"{place.at('interfaces', bridge, name=f'{name}/{bridge}')}: "

@@ -47,7 +47,7 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
         return None
     tls = layer.tls
     key, chain = (tls.key, tls.chain) if tls else ("rsa-2048", 2)
-    name = f"{user}@{tls.realm}" if tls and tls.realm else user
+    name = f"{user}{layer.realm_suffix}"
     return EapTlsLogin(
         chain_bytes(key, chain, server, is_server=True),
         chain_bytes(key, chain, name if tls else node or name, is_server=False),
@@ -55,7 +55,7 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
         group=(tls.group if tls else None) or ("p-384" if key == "p-384" else "p-256"),
         is_resumed=bool(tls and tls.sessions == "resumed"),
         fragment_bytes=(tls.fragment_bytes if tls else None) or 1024,
-        identity="anonymous" if layer.identity == "anonymous" else name,
+        identity=f"anonymous{layer.realm_suffix}" if layer.identity == "anonymous" else name,
         admits_weak=tls is not None and key != "p-384",
         is_suite_b=link is not None and link.akm == "suite-b-192",
         offers_md5=layer.first_offer == "MD5", release=release,

@@ -16,6 +16,7 @@ from measure.checks.observation import Check, Observation, join_values
 from measure.packets.eap import InnerEapFrame
 from measure.packets.eap_tls_sizes import KEY_KINDS
 from measure.packets.messages import TLS_GROUPS
+from measure.records.judgement import INNER_USER_CHECK
 from policies import Dot1xLayer
 from policies.eap_methods import METHODS, TUNNELS
 
@@ -75,8 +76,10 @@ def check_eap_tunnel(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
     if layer.identity == _ANONYMOUS:
         identities = {name for stay in inside for frame in stay for name in frame.identities
                       if frame.types[:1] == (_IDENTITY,)}
-        yield Check("identity is hidden", identities == {_ANONYMOUS},
-                    f"identities in clear: {', '.join(sorted(identities)) or 'none seen'}")
+        expected = f"{_ANONYMOUS}{layer.realm_suffix}"
+        yield Check("identity is hidden", identities == {expected},
+                    f"identities in clear: {', '.join(sorted(identities)) or 'none seen'}, "
+                    f"{expected} expected")
 
 
 def _check_certificates(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
@@ -110,8 +113,22 @@ def _check_inside(layer: Dot1xLayer, inside: Sequence[Sequence[InnerEapFrame]],
                   observed: Observation, *, resumes: bool) -> Iterator[Check]:
     """Yield the checks of the method inside a tunnel."""
     yield _check_inner_method(layer, inside, resumes=resumes)
+    if layer.realm_suffix and not resumes:
+        yield _check_inner_user(layer.realm_suffix, inside, observed)
     if layer.inner == "TLS" and not resumes:
         yield _check_nested_certificates(observed.nested[:len(inside)], observed)
+
+
+def _check_inner_user(suffix: str, inside: Sequence[Sequence[InnerEapFrame]],
+                      observed: Observation) -> Check:
+    """Check that the user's own name inside the tunnel has the realm."""
+    names = [{name for frame in stay if frame.source == observed.mac
+              for name in frame.inner_names} for stay in inside]
+    return Check(INNER_USER_CHECK, bool(names) and all(
+        stay and all(name.endswith(suffix) and not name.startswith(_ANONYMOUS) for name in stay)
+        for stay in names),
+        f"names inside the tunnel: {join_values([sorted(stay) for stay in names])}, each with "
+        f"{suffix} expected")
 
 
 def _check_nested_certificates(nested: Sequence[Sequence[InnerEapFrame]],

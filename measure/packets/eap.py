@@ -344,7 +344,7 @@ _NAMES = ("frame.time_epoch", "eth.src", "eap.type", "eap.identity", "tls.handsh
           "tls.handshake.version", "diameter.avp.code", "data.data", "eap.len",
           "eap.tls.flags.more_fragments", "tls.handshake.certificate_length",
           "tls.handshake.sig_len", "tls.handshake.client_cert_vrfy.sig_len",
-          "tls.handshake.sig_hash_alg", "x509af.serialNumber", "radius.code")
+          "tls.handshake.sig_hash_alg", "x509af.serialNumber", "radius.code", "diameter.User-Name")
 #: Length of an EAP header, and type of EAP-TLS.
 _EAP_HEADER_BYTES, _EAP_TLS = 4, 13
 #: The PEAP dissector would take an inner identity request for the start of another conversation.
@@ -385,6 +385,18 @@ class InnerEapFrame:
     serials: tuple[int, ...] = ()
     #: Code of the RADIUS message that carries the frame, 0 on the air.
     radius_code: int = 0
+    #: Names of the user in TTLS (AVP User-Name).
+    user_names: tuple[str, ...] = ()
+
+    @property
+    def inner_names(self) -> tuple[str, ...]:
+        """Return the user's names that a station sends inside the tunnel of PEAP or TTLS.
+
+        PEAP version 0 has the EAP identity without the EAP header.
+        """
+        identities = (data[1:].decode("utf-8", "replace") for data in self.data
+                      if data[:1] == bytes((_IDENTITY,)) and len(data) > 1)
+        return (*self.user_names, *identities)
 
 
 def read_inner_eap_frames(capture: Path, keys: Sequence[str]) -> list[InnerEapFrame]:
@@ -464,4 +476,5 @@ def _parse_frame(c: Mapping[str, str]) -> InnerEapFrame:
         tuple(size for name in ("tls.handshake.sig_len", "tls.handshake.client_cert_vrfy.sig_len")
               for size in tshark.parse_numbers(c[name])),
         tuple(int(serial, 16) for serial in c["x509af.serialNumber"].split(",") if serial),
-        next(iter(tshark.parse_numbers(c["radius.code"])), 0))
+        next(iter(tshark.parse_numbers(c["radius.code"])), 0),
+        tuple(filter(None, c["diameter.User-Name"].split(","))))

@@ -87,6 +87,8 @@ def existing_files(out: Path, names: Sequence[str]) -> list[str]:
 AUTHENTICATOR_CHECK = "server requires Message-Authenticator"
 #: Name of the check that covers `dot1x.tls.realm`, where a server forwards.
 FORWARDING_CHECK = "server of the realm decides"
+#: Name of the check that covers `dot1x.tls.realm` of PEAP and TTLS, in any network.
+INNER_USER_CHECK = "user inside the tunnel has the realm"
 
 
 #: By setting of a policy, the beginnings of the names of those checks of which one covers it. A
@@ -196,5 +198,6 @@ def _unchecked_dot1x(layer: Dot1xLayer, holding: set[str] | None) -> Iterator[Un
     if layer.message_authenticator and holding is not None and AUTHENTICATOR_CHECK not in holding:
         yield UncheckedSetting("dot1x.message_authenticator", "dot1x.message_authenticator",
                                layer.message_authenticator)
-    if layer.tls is not None and layer.tls.realm and FORWARDING_CHECK not in (holding or ()):
+    if layer.tls is not None and layer.tls.realm and not {FORWARDING_CHECK, INNER_USER_CHECK} & (
+            holding or set()):
         yield UncheckedSetting("dot1x.tls.realm", "dot1x.tls.realm", layer.tls.realm)

@@ -83,7 +83,8 @@ def convert_source(source: Source, *, kind: str | None = None, network: str | No
     draft = PolicyDraft(source)
     chosen.fill(draft)
     for line, label, reason in reader.others(source):
-        draft.add_note(line, label, reason)
+        if not draft.has_taken(line):
+            draft.add_note(line, label, reason)
     for each in networks:
         if each is not chosen:
             name = one_line(each.unique_name(networks))

@@ -27,13 +27,16 @@ from policies.conversion.wifi import (
     set_cached_keys,
     set_cipher,
     set_group,
+    set_group_cipher,
     set_group_management,
     set_key_management,
+    set_macsec,
     set_pmf,
     set_sae,
     set_switch,
     set_wep,
 )
+from policies.vocabulary import CREDENTIAL, NOT_MEASURED
 
 #: Options that reach hostapd by the policy's `options`.
 _PASSED = frozenset((
@@ -43,6 +46,7 @@ _PASSED = frozenset((
     "eap_reauth_period", "eapol_version", "sae_anti_clogging_threshold", "anti_clogging_threshold",
     "sae_sync", "sae_confirm_immediate", "sae_require_mfp", "owe_ptk_workaround",
     "disable_pmksa_caching", "ignore_broadcast_ssid", "reassociation_deadline", "r0_key_lifetime",
+    "transition_disable", "radius_acct_interim_interval",
     "ft_r0_key_lifetime", "r1_max_key_lifetime", "ft_psk_generate_local"))
 #: Value of hostapd's option wpa for WPA and WPA2 (RSN) in one network.
 _WPA_AND_RSN = 3
@@ -54,7 +58,7 @@ _USUAL = {"auth_algs": "1", "eapol_version": "2", "eap_reauth_period": "0", "wpa
           "reassociation_deadline": "1000", "fils_dh_group": "19", "ignore_broadcast_ssid": "0",
           "disable_pmksa_caching": "0", "okc": "0", "wpa_strict_rekey": "0", "ocv": "0",
           "beacon_prot": "0", "rrm_neighbor_report": "0", "bss_transition": "0",
-          "owe_ptk_workaround": "0", "sae_confirm_immediate": "0"}
+          "owe_ptk_workaround": "0", "sae_confirm_immediate": "0", "transition_disable": "0"}
 
 
 def read_networks(source: Source) -> list[Network]:
@@ -95,6 +99,10 @@ def _set_protection(draft: PolicyDraft, options: Options, whose: str) -> None:
     """Set the link and 802.1X layers of a policy from hostapd's options."""
     wpa = options.read_number(draft, "wpa")
     has_eap = options.is_set(draft, "ieee8021x")
+    if not wpa and options.is_set(draft, "macsec_policy"):
+        set_macsec(draft, options, options.find_option("ieee8021x") if has_eap
+                   and options.find_option("mka_cak") is None else None)
+        return
     if wpa:
         _set_rsn(draft, options, wpa)
         has_eap = draft.find_value("link.keys") == "eap"
@@ -152,7 +160,13 @@ def _set_ciphers(draft: PolicyDraft, options: Options, wpa: int) -> None:
 
 
 def _set_group_cipher(draft: PolicyDraft, options: Options, wpa: int) -> None:
-    """Set TKIP for frames to all, as hostapd does where a station may have TKIP between two."""
+    """Set the cipher of frames to all: the file's, or hostapd's choice.
+
+    hostapd takes TKIP for frames to all where a station may have TKIP between two.
+    """
+    if (option := options.find_option("group_cipher")) is not None:
+        set_group_cipher(draft, option)
+        return
     names = ["rsn_pairwise", *(["wpa_pairwise"] if wpa == _WPA_AND_RSN else [])]
     source = next((option for name in names if (option := options.find_option(name)) is not None
                    and "TKIP" in option.value_words), None)
@@ -209,14 +223,28 @@ def _set_wep(draft: PolicyDraft, options: Options, *, has_eap: bool) -> None:
         set_wep(draft, options, lengths, is_from_eap=True)
 
 
+def _set_radius(draft: PolicyDraft, option: Option) -> bool:
+    """Set how access points use RADIUS, and return whether the option says it."""
+    if "dot1x.eap" not in draft.fields:
+        return False
+    if option.name == "auth_server_type" and strip_quotes(option.value).upper() == "TLS":
+        draft.set_field("dot1x.transport", "radsec", option.setting)
+    elif option.name == "acct_server_addr":
+        draft.set_field("dot1x.accounting", 1, option.setting)
+    else:
+        return False
+    return True
+
+
 def _place_option(draft: PolicyDraft, option: Option) -> None:
     """Pass an option of hostapd to the daemon if no field exists for it, or leave it out."""
     value = strip_quotes(option.value)
     if option.name == "dynamic_vlan":
         return  # Its meaning depends on options behind it: see _set_vlan.
-    if option.name == "auth_server_type" and value.upper() == "TLS" \
-            and "dot1x.eap" in draft.fields:
-        draft.set_field("dot1x.transport", "radsec", option.setting)
+    if not value.strip():
+        draft.leave_out(option.setting, "the file leaves it empty")
+    elif _set_radius(draft, option):
+        pass
     elif _USUAL.get(option.name) == value or (
             option.name == "ft_psk_generate_local" and value == "1"
             and draft.find_value("link.keys") == "psk"):
@@ -224,12 +252,13 @@ def _place_option(draft: PolicyDraft, option: Option) -> None:
     elif option.name == "wpa_psk_file" and draft.find_value("link.keys") == "psk" \
             and draft.find_value("link.cipher") != "TKIP" and "link.offered" not in draft.fields:
         draft.set_field("link.passphrases", "by-device", option.setting)
-    elif option.name == "acct_server_addr" and "dot1x.eap" in draft.fields:
-        draft.set_field("dot1x.accounting", 1, option.setting)
     elif option.name == "ft_over_ds" and draft.find_value("link.roaming") in ("ft", "ft-pull"):
         draft.set_field("link.ft_over_ds", 1, option.setting)
         draft.note_loss(option.setting, "hostapd leaves it to each station; the policy's station "
                         "moves over the DS")
+    elif option.name == "sae_password" and "|" in value:
+        draft.leave_out(option.setting, f"{CREDENTIAL}; SAE with a password, a VLAN or an "
+                        f"identifier of a device is {NOT_MEASURED}")
     elif option.name.startswith("owe_transition_") and draft.find_value("link.keys") == "owe":
         draft.set_field("link.owe_transition", 1, option.setting)
     elif option.name in _PASSED:

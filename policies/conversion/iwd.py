@@ -71,6 +71,8 @@ def _leave_setting(draft: PolicyDraft, setting: Setting) -> None:
         draft.leave_out(setting, CREDENTIAL)
     elif "ServerDomainMask" in setting.key:
         draft.leave_out(setting, SERVER_NAME)
+    elif setting.key.casefold() == "transitiondisable":
+        draft.take_over(setting)
     elif setting.section != "[Security] ":  # as a prefix of the key
         draft.leave_out(setting, FROM_SCENARIO)
 

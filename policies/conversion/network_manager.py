@@ -130,6 +130,9 @@ def _fill_wireguard(draft: PolicyDraft, sections: Sequence[Section]) -> None:
 def _fill_macsec(draft: PolicyDraft, sections: Sequence[Section], values: _Values) -> None:
     mode, encrypt = values.get(("macsec", "mode")), values.get(("macsec", "encrypt"))
     draft.set_field("wire.macsec", "GCM-AES-128", *([mode] if mode is not None else []))
+    if mode is not None and mode.value.lower() in ("1", "eap"):
+        draft.set_nearest({"wire.macsec": "GCM-AES-128"}, mode, "a key (CAK) from EAP",
+                          "a key of the run")
     if encrypt is not None and encrypt.value.lower() in ("false", "0", "no"):
         draft.set_field("wire.encrypts", 0, encrypt)
     elif encrypt is not None:
@@ -204,8 +207,11 @@ def _make_pmf(draft: PolicyDraft, setting: Setting) -> Iterator[Option]:
 def _make_fils(draft: PolicyDraft, setting: Setting) -> Iterator[Option]:
     if setting.value in ("3", "required"):
         yield Option("key_mgmt", "FILS-SHA256", setting)
+    elif setting.value in ("2", "optional"):
+        draft.leave_out(setting, f"FILS beside other key managements is {NOT_MEASURED}, and "
+                        "'roaming: fils' is FILS alone")
     else:
-        draft.leave_out(setting)
+        draft.take_over(setting)
 
 
 def _make_tls_versions(draft: PolicyDraft, setting: Setting) -> Iterator[Option]:

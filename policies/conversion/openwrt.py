@@ -36,7 +36,8 @@ _ACCESS_POINT_NAMES = {
     "wpa_pair_rekey": "wpa_ptk_rekey", "wpa_master_rekey": "wpa_gmk_rekey",
     "macfilter": "macaddr_acl", "maclist": "accept_mac_file", "macaddr": "bssid",
     "ieee80211k": "rrm_neighbor_report", "ieee80211v": "bss_transition",
-    "auth_cache": "okc", "ppsk": "wpa_psk_radius", "sae_password_file": "sae_password",
+    "acct_interval": "radius_acct_interim_interval", "auth_cache": "okc",
+    "ppsk": "wpa_psk_radius", "sae_password_file": "sae_password",
 }
 #: wpa_supplicant's names for OpenWrt's.
 _STATION_NAMES = {
@@ -46,7 +47,12 @@ _STATION_NAMES = {
     "ieee80211w_mgmt_cipher": "group_mgmt", "macaddr": "bssid",
 }
 #: Options that name what stands around the network.
-_SITE = ("device", "network", "ifname", "mode", "wds", "disabled", "vlan_file")
+_SITE = ("device", "network", "ifname", "mode", "wds", "disabled")
+#: Sections about devices of an interface: their passphrases, and VLANs for them.
+_DEVICE_SECTIONS = ("wifi-station", "wifi-vlan")
+_DEVICE_REASONS = {
+    "key": CREDENTIAL, "mac": "link.passphrases is of WPA2 with a passphrase alone",
+    "vid": "link.vlan is one, of 802.1X or of a device with a passphrase of its own"}
 _SECRETS = ("key", "key1", "key2", "key3", "key4")
 #: Options that OpenWrt takes in any word for yes, and hostapd as a number.
 _SWITCHES = ("hidden", "isolate", "auth_cache", "ieee80211k", "ieee80211v", "bss_transition")
@@ -60,7 +66,9 @@ def read_networks(source: Source) -> list[Network]:
         PolicyError: The file has no such interface, or its syntax is broken.
     """
     sections = syntax.read_uci(source)
-    networks = [_make_network(section) for section in sections if section.type == "wifi-iface"]
+    devices = [section for section in sections if section.type in _DEVICE_SECTIONS]
+    networks = [_make_network(section, [each for each in devices if _is_of(each, section)])
+                for section in sections if section.type == "wifi-iface"]
     if not networks:
         raise source.make_error(1, "there is no section wifi-iface", "add config wifi-iface")
     return networks
@@ -76,25 +84,35 @@ def read_other_sections(source: Source) -> list[tuple[int, str, str]]:
         if section.type == "wifi-device":
             notes += [(each.line, f"wifi-device {each.key}", "the radio comes from the scenario")
                       for each in section.settings]
+        elif section.type in _DEVICE_SECTIONS:
+            notes += [(each.line, f"{section.type} {each.key}",
+                       _DEVICE_REASONS.get(each.key, FROM_SCENARIO))
+                      for each in section.settings]
         elif section.type != "wifi-iface":
-            reason = CREDENTIAL if section.type == "wifi-station" else NOT_MEASURED
             notes += [(each.line, f"{section.type} {each.key}" if len(section.type) < 30 else
-                       each.key, reason) for each in section.settings]
+                       each.key, NOT_MEASURED) for each in section.settings]
     return notes
 
 
-def _make_network(section: UciSection) -> Network:
+def _is_of(device: UciSection, interface: UciSection) -> bool:
+    """Return whether a section about devices is of an interface, or of all of them."""
+    names = [word for setting in device.settings if setting.key == "iface"
+             for word in setting.value_words]
+    return not names or interface.name in names
+
+
+def _make_network(section: UciSection, devices: Sequence[UciSection]) -> Network:
     settings = {setting.key: setting for setting in section.settings}
     names = [decode_name(settings[key].value) for key in ("ssid", "mesh_id") if key in settings]
     names.append(section.name)
     if "device" in settings:
         names.append(f"{names[0]}@{decode_name(settings['device'].value)}")
     return Network(section.line, tuple(name for name in names if name), section.settings,
-                   _interface_filler(section, settings))
+                   _interface_filler(section, settings, devices))
 
 
-def _interface_filler(section: UciSection,
-                      settings: dict[str, Setting]) -> Callable[[PolicyDraft], None]:
+def _interface_filler(section: UciSection, settings: dict[str, Setting],
+                      devices: Sequence[UciSection]) -> Callable[[PolicyDraft], None]:
     def fill_policy(draft: PolicyDraft) -> None:
         mode = settings["mode"].value.lower() if "mode" in settings else "ap"
         if mode not in ("ap", "ap-wds", "sta", "sta-wds"):
@@ -107,11 +125,27 @@ def _interface_filler(section: UciSection,
         if mode.startswith("ap"):
             options = Options([*_access_point_options(draft, section.settings, settings)])
             bss_filler(options, _WHOSE)(draft)
+            _set_devices(draft, devices)
         else:
             options = Options([*_station_options(draft, section.settings, settings)])
             network_filler(options, section.line, _WHOSE)(draft)
 
     return fill_policy
+
+
+def _set_devices(draft: PolicyDraft, devices: Sequence[UciSection]) -> None:
+    """Set passphrases by device, and the VLAN of such a device."""
+    if draft.find_value("link.keys") != "psk" or "link.offered" in draft.fields:
+        return
+    for section in devices:
+        values = {setting.key: setting for setting in section.settings}
+        if section.type != "wifi-station" or "mac" not in values:
+            continue
+        draft.set_field("link.passphrases", "by-device", values["mac"])
+        number = values.get("vid")
+        if number is not None and number.value.isdecimal() and "link.vlan" not in draft.fields:
+            draft.set_field("link.vlan", int(number.value), number)
+        draft.take_over(*(values[key] for key in ("iface",) if key in values))
 
 
 # --- OpenWrt's word for the protection of a network ---
@@ -181,6 +215,10 @@ def _rsn_options(draft: PolicyDraft, settings: dict[str, Setting], version: str,
     words, roaming = _MANAGEMENTS[kind]
     if fast is not None and fast.value.lower() in _TRUE and roaming:
         words = (*words, *roaming)
+        draft.take_over(fast)
+    elif fast is not None and fast.value.lower() in _TRUE:
+        draft.leave_out(fast, f"fast transition with this encryption is {NOT_MEASURED}")
+    elif fast is not None:
         draft.take_over(fast)
     yield Option("wpa", version, encryption)
     for name in ("wpa_key_mgmt", "key_mgmt"):

@@ -120,6 +120,10 @@ class PolicyDraft:
         """
         self._taken.update(settings)
 
+    def has_taken(self, line: int) -> bool:
+        """Return whether a setting on a line is in the policy, or agrees with it."""
+        return any(setting.line == line for setting in self._taken)
+
     def leave_out(self, setting: Setting, reason: str = NOT_MEASURED) -> None:
         """Note that a setting of the file is left out, with the reason."""
         self._left.setdefault(setting, reason)

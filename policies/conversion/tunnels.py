@@ -28,6 +28,7 @@ from policies.vocabulary import (
     NOT_MEASURED,
     find_proposal,
     find_token,
+    read_seconds,
     split_proposal,
     unknown_tokens,
 )
@@ -120,8 +121,11 @@ def _fill_connection(draft: PolicyDraft, section: NestedSection) -> None:
     _set_mobike(draft, values.get("mobike"))
     for end in section.sections:
         if end.name.startswith(("local", "remote")):
+            has_certificates = any(setting.key in ("certs", "cacerts") for setting in end.settings)
             for setting in end.settings:
-                _set_authentication(draft, setting)
+                _set_authentication(draft, setting, has_certificates=has_certificates)
+    if (asks := values.get("dpd_delay")) is not None:
+        _leave_dpd(draft, asks)
     for other in (children.sections[1:] if children is not None else ()):
         for setting in other.all_settings():
             draft.leave_out(setting, "a policy has one child")
@@ -239,7 +243,22 @@ def _set_mobike(draft: PolicyDraft, setting: Setting | None) -> None:
         draft.leave_out(setting, "MOBIKE is IKEv2's, in tunnel mode")
 
 
-def _set_authentication(draft: PolicyDraft, setting: Setting) -> None:
+def _leave_dpd(draft: PolicyDraft, setting: Setting) -> None:
+    """Leave out dead peer detection, which a policy has for routers with NAT alone."""
+    seconds = read_seconds(strip_quotes(setting.value))
+    if seconds:
+        draft.leave_out(setting, "ipsec.dpd is measured behind a router with NAT: for such a "
+                        f"scenario add mobike: 1 and dpd: {min(max(seconds, 5), 600)}")
+
+
+def _set_authentication(draft: PolicyDraft, setting: Setting, *, has_certificates: bool) -> None:
+    """Set how IKE's ends prove who they are.
+
+    Args:
+        draft: The policy.
+        setting: The file's `auth`.
+        has_certificates: Whether the end has certificates, in place of raw public keys.
+    """
     if setting.key not in ("auth", "auth2"):
         return
     word = strip_quotes(setting.value).lower()
@@ -250,7 +269,9 @@ def _set_authentication(draft: PolicyDraft, setting: Setting) -> None:
         draft.set_field("ipsec.authentication", word, setting)
         return
     if word in ("pubkey", "") or word.startswith(("rsa", "pubkey-", "rsa-")):
-        draft.set_field("ipsec.authentication", "pubkey", setting)
+        kept = draft.find_value("ipsec.authentication") == "certificate"
+        draft.set_field("ipsec.authentication", "certificate" if kept or (
+            has_certificates and draft.find_value("ipsec.ike") == 2) else "pubkey", setting)
         return
     if word.startswith("eap") and draft.find_value("ipsec.ike") == 2:
         draft.set_nearest({"ipsec.authentication": "eap-tls"}, setting, f"IKE's {word}", "eap-tls")
@@ -336,6 +357,10 @@ def fill_wireguard(draft: PolicyDraft, interface: Sequence[Setting],
         number = int(setting.value) if setting.value.strip().isdecimal() else 0
         if field and _is_number_of(field, number):
             draft.set_field(f"wireguard.{field}", number, setting)
+        elif field and setting.value.strip().lower() in ("0", "off", ""):
+            draft.take_over(setting)  # WireGuard's default, as without the setting
+        elif field:
+            draft.leave_out(setting, f"wireguard.{field} has another range of numbers")
         elif key == "presharedkey" and setting.value:
             draft.set_field("wireguard.preshared_key", 1, setting)
         elif key in _WG_SECRETS:

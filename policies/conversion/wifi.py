@@ -16,16 +16,20 @@ from typing import NamedTuple, get_args
 from policies.conversion.result import PolicyDraft, make_refusal
 from policies.conversion.source import Setting, strip_quotes
 from policies.eap_methods import KEY_DERIVING, METHODS, TUNNELS, USIM_METHODS
-from policies.link import EXCHANGED, KeyManagement
+from policies.link import EXCHANGED, GroupCipher, KeyManagement
 from policies.options import Daemon, find_refusal, is_secret, load_options
 from policies.vocabulary import (
     CREDENTIAL,
     FROM_SCENARIO,
+    ISOLATED,
     KEY_MANAGEMENTS,
     NOT_MEASURED,
     OTHER_KEY_MANAGEMENTS,
     PAIRWISE_CIPHERS,
+    SERVER_NAME,
     find_meaning,
+    find_option_reason,
+    find_realm,
     fold_word,
 )
 
@@ -245,6 +249,18 @@ def set_group_management(draft: PolicyDraft, option: Option | None) -> None:
         draft.leave_out(option.setting, "only BIP-CMAC-128 and BIP-GMAC-256 are measured here")
 
 
+def set_group_cipher(draft: PolicyDraft, option: Option) -> None:
+    """Set the policy's cipher of data frames to all, if it is another one than between two."""
+    cipher, words = draft.find_value("link.cipher"), option.value_words
+    if words == [cipher]:
+        draft.take_over(option.setting)
+    elif len(words) == 1 and words[0] in get_args(GroupCipher):
+        draft.set_field("link.group_cipher", words[0], option.setting)
+    elif cipher in words:
+        draft.note_loss(option.setting, "several ciphers of frames to all: the access point "
+                        "chooses one, and link.group_cipher names it where it differs")
+
+
 def set_switch(draft: PolicyDraft, options: Options, option: str, name: str) -> None:
     """Set a field of the policy to 1 if an option is 1."""
     found = options.find_option(option)
@@ -409,8 +425,46 @@ def set_identity(draft: PolicyDraft, option: Option | None, user: Option | None)
         draft.take_over(option.setting)
         return
     draft.set_field("dot1x.identity", "anonymous", option.setting)
-    if word != "anonymous":
-        draft.note_loss(option.setting, "the outer identity is 'anonymous' here, without a realm")
+    realm = find_realm(word)
+    has_tls = draft.find_value("dot1x.eap") in ("TLS", *TUNNELS)
+    if realm is not None and has_tls:
+        draft.set_field("dot1x.tls.realm", realm, option.setting)
+    if word.partition("@")[0] != "anonymous" or ("@" in word and (realm is None or not has_tls)):
+        draft.note_loss(option.setting, "the outer identity is 'anonymous' here" + (
+            ", with its realm (dot1x.tls.realm)" if realm is not None and has_tls else ""))
+
+
+# --- MACsec ---
+
+def set_macsec(draft: PolicyDraft, options: Options, eap: Option | None) -> None:
+    """Set MACsec on the wires behind access points.
+
+    Args:
+        draft: The policy.
+        options: The options of the daemon at an end of the wire.
+        eap: The option that has the key (CAK) come from EAP, None if it is configured.
+    """
+    policy = options.find_option("macsec_policy")
+    assert policy is not None
+    suite = {"wire.macsec": "GCM-AES-128"}
+    draft.set_field("wire.macsec", "GCM-AES-128", policy.setting)
+    other = options.find_option("macsec_csindex")
+    if other is not None and options.is_set(draft, "macsec_csindex"):
+        draft.set_nearest(suite, other.setting, "another cipher suite of MACsec", "GCM-AES-128")
+    if eap is not None:
+        draft.set_nearest(suite, eap.setting, "a key (CAK) from EAP", "a key of the run")
+    integrity, window = (options.find_option(f"macsec_{name}") for name in (
+        "integ_only", "replay_window"))
+    if integrity is not None and options.is_set(draft, "macsec_integ_only"):
+        draft.set_field("wire.encrypts", 0, integrity.setting)
+    if window is not None and (late := options.read_number(draft, window.name)):
+        draft.set_field("wire.replay_window", late, window.setting)
+    protects = options.find_option("macsec_replay_protect")
+    if protects is not None and not options.is_set(draft, protects.name):
+        draft.note_loss(protects.setting, "MACsec always protects from repeated frames here")
+    for name in ("key_mgmt", "eapol_flags", "macsec_policy", "ap_scan", "eapol_version"):
+        if (found := options.find_option(name)) is not None:
+            draft.take_over(found.setting)
 
 
 # --- Options that no field has ---
@@ -423,29 +477,42 @@ _OWNERS = {
     "medium": "the harness keeps EAPOL frames on the emulated medium",
     "second": "one network is measured at a time",
     "full": "every authentication is measured in full, from the same start",
-    "code": "no code is loaded into the daemons", "wire": NOT_MEASURED,
-    "sae_pk": "SAE-PK is in neither daemon as Debian 12 builds them"}
+    "code": "no code is loaded into the daemons",
+    "sae_pk": "SAE-PK is in neither daemon as Debian 12 builds them",
+    "phy": "the radio comes from the scenario"}
 _RADIO = re.compile(
-    r"(ht|vht|he|eht|wmm|tx_queue|acs|op_class|ieee80211(n|ac|ax|be|d|h)$|country|beacon_int|"
-    r"dtim|preamble|rts_|fragm_|supported_rates|basic_rates|mcast_rate|noscan|obss|require_|"
-    r"spectrum|local_pwr|max_listen|uapsd|beacon_rate|rssi_|txpower|htmode|hwmode|cell_density|"
-    r"legacy_rates|distance|chanbw|powersave|mac_address_randomization)")
+    r"(ht|vht|he_|wmm|tx_queue|acs|op_class|ieee80211(n|ac|ax|d|h)$|country|beacon_int|"
+    r"dtim|preamble|supported_rates|basic_rates|mcast_rate|noscan|obss|require_|"
+    r"beacon_rate|rssi_|txpower|htmode|hwmode|cell_density|legacy_rates|distance|chanbw)")
 #: Other options with a reason of their own.
 _REASONS = {
     **dict.fromkeys(("domain_match", "domain_suffix_match", "subject_match", "altsubject_match",
                      "check_cert_subject", "domain_match2", "domain_suffix_match2",
                      "subject_match2", "altsubject_match2"),
-                    "the testbed's RADIUS server has a name of its own"),
-    "ocsp": "the testbed's RADIUS server gives no OCSP response",
+                    SERVER_NAME),
+    "ocsp": "the testbed's RADIUS server gives no OCSP response about itself, and "
+            "dot1x.tls.revocation has it check the certificates of stations",
     "scan_ssid": "add link.options.hostapd.ignore_broadcast_ssid: 1 if the network is hidden",
     "ft_over_ds": "it is of fast transition, which the network does not have",
     "max_num_sta": FROM_SCENARIO,
-    "ap_isolate": "frames between stations pass their agent here",
+    "ap_isolate": ISOLATED,
     **dict.fromkeys(("mobility_domain", "r1_key_holder", "erp_domain", "fils_realm",
                      "fils_cache_id"), "qop has its own, the same for all access points"),
-    "auth_algs": "open system authentication is measured here", "eap_server": NOT_MEASURED,
-    "group": "frames to all have the cipher of the others",
-    "group_cipher": "frames to all have the cipher of the others"}
+    **dict.fromkeys(("pmk_r1_push", "ft_bridge"),
+                    "it is of fast transition, which the network does not have"),
+    "auth_algs": "open system authentication is measured here",
+    **dict.fromkeys(("eap_server", "eap_user_file"), "the authentication server is a node of its "
+                    "own here, and layers.aaa names its program"),
+    "auth_server_type": "dot1x.transport is of 802.1X, which the network does not have",
+    "acct_server_addr": "dot1x.accounting is of 802.1X, which the network does not have",
+    "acct_server_port": "qop has its own; dot1x.accounting has access points use it",
+    "fast_reauth": "dot1x.tls.sessions is of EAP-TLS, PEAP and TTLS",
+    "ap_scan": "the harness says which access point a station joins",
+    "owe_only": "a station with keys: owe is measured in a network with OWE",
+    "wpa_psk_file": "link.passphrases is of WPA2 with a passphrase alone",
+    "dynamic_vlan": "link.vlan is of 802.1X, and of a network with link.passphrases",
+    **dict.fromkeys(("group", "group_cipher"), "the cipher of frames to all is "
+                    "link.group_cipher where it differs")}
 
 
 def find_reason(daemon: Daemon, name: str) -> str:
@@ -455,13 +522,14 @@ def find_reason(daemon: Daemon, name: str) -> str:
     group = load_options().find_group(daemon, name)
     if is_secret(daemon, name):
         return CREDENTIAL
-    if group.set_by in _OWNERS:
-        return _OWNERS[group.set_by]
-    if group.no_effect:
-        return group.no_effect
+    if reason := _OWNERS.get(group.set_by) or find_option_reason(daemon, name):
+        return reason
     if name.startswith(("wps_", "upnp_")):
         return f"WPS is {NOT_MEASURED}"
-    return "the radio comes from the scenario" if _RADIO.match(name) else NOT_MEASURED
+    if _RADIO.match(name):
+        return "the radio comes from the scenario"
+    return NOT_MEASURED + (f", but a policy's options can have it for {daemon}"
+                           if group.needs or group.check else "")
 
 
 def pass_option(draft: PolicyDraft, daemon: Daemon, option: Option) -> None:

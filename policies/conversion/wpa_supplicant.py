@@ -28,10 +28,12 @@ from policies.conversion.wifi import (
     set_cipher,
     set_eap,
     set_group,
+    set_group_cipher,
     set_group_management,
     set_identity,
     set_inner,
     set_key_management,
+    set_macsec,
     set_pmf,
     set_sae,
     set_switch,
@@ -43,7 +45,7 @@ from policies.vocabulary import CREDENTIAL, NOT_MEASURED
 
 #: Options that reach wpa_supplicant by the policy's `options`.
 _PASSED = frozenset(("wpa_ptk_rekey", "wpa_deny_ptk0_rekey", "fragment_size", "eap_workaround",
-                     "ft_eap_pmksa_caching", "sae_password_id"))
+                     "ft_eap_pmksa_caching", "sae_password_id", "openssl_ciphers"))
 #: Values that qop writes itself, or that are wpa_supplicant's own default.
 _USUAL = {"ap_scan": "1", "fast_reauth": "0", "p2p_disabled": "1", "update_config": "0",
           "eapol_version": "1", "erp": "1", "fils_dh_group": "19", "disabled": "0", "mode": "0",
@@ -116,7 +118,7 @@ def network_filler(options: Options, line: int, whose: str) -> Callable[[PolicyD
     """
     def fill_policy(draft: PolicyDraft) -> None:
         if options.is_set(draft, "macsec_policy"):
-            _set_macsec(draft, options)
+            set_macsec(draft, options, options.find_option("eap"))
         else:
             _set_protection(draft, options)
             _say_server_is_unchecked(draft, options, line, whose)
@@ -172,13 +174,8 @@ def _set_rsn(draft: PolicyDraft, options: Options, management: Option | None) ->
     set_group_management(draft, options.find_option("group_mgmt"))
     set_switch(draft, options, "beacon_prot", "link.beacon_protection")
     set_switch(draft, options, "ocv", "link.ocv")
-    if (same := options.find_option("group")) is not None and \
-            {*same.value_words} == {draft.find_value("link.cipher")}:
-        draft.take_over(same.setting)
-    elif same is not None and same.value_words == ["TKIP"] \
-            and draft.find_value("link.cipher") in ("CCMP", "GCMP") \
-            and draft.find_value("link.pmf") not in (1, 2):
-        draft.set_field("link.group_cipher", "TKIP", same.setting)
+    if (group_cipher := options.find_option("group")) is not None:
+        set_group_cipher(draft, group_cipher)
 
 
 def _take_version(draft: PolicyDraft, proto: Option, *, is_old: bool) -> None:
@@ -222,8 +219,7 @@ def _set_dot1x(draft: PolicyDraft, options: Options) -> None:
         _set_phase1(draft, phase1)
     resumes = options.find_option("fast_reauth")
     if (resumes is not None and resumes.value == "1"
-            and draft.find_value("dot1x.eap") in ("TLS", *TUNNELS)
-            and draft.find_value("dot1x.tls.version") != "1.3"):
+            and draft.find_value("dot1x.eap") in ("TLS", *TUNNELS)):
         draft.set_field("dot1x.tls.sessions", "resumed", resumes.setting)
 
 
@@ -261,33 +257,14 @@ def _say_server_is_unchecked(draft: PolicyDraft, options: Options, line: int,
                        "server; the station here checks the certificate")
 
 
-# --- MACsec ---
-
-def _set_macsec(draft: PolicyDraft, options: Options) -> None:
-    """Set MACsec on the wires behind access points."""
-    policy = options.find_option("macsec_policy")
-    integrity = options.find_option("macsec_integ_only")
-    assert policy is not None
-    draft.set_field("wire.macsec", "GCM-AES-128", policy.setting)
-    if integrity is not None and options.is_set(draft, "macsec_integ_only"):
-        draft.set_field("wire.encrypts", 0, integrity.setting)
-    window = options.find_option("macsec_replay_window")
-    if window is not None and (late := options.read_number(draft, window.name)):
-        draft.set_field("wire.replay_window", late, window.setting)
-    if (method := options.find_option("eap")) is not None:
-        draft.leave_out(method.setting, f"a key (CAK) from EAP is {NOT_MEASURED}: all wires have "
-                        "one of the run")
-    for name in ("key_mgmt", "eapol_flags", "macsec_policy", "ap_scan", "eapol_version"):
-        if (found := options.find_option(name)) is not None:
-            draft.take_over(found.setting)
-
-
 # --- Options that no field has ---
 
 def _place_option(draft: PolicyDraft, option: Option) -> None:
     """Pass an option of wpa_supplicant to the daemon if no field exists for it, or leave it out."""
     value = strip_quotes(option.value)
-    if _USUAL.get(option.name) == value.upper() or (
+    if not value.strip():
+        draft.leave_out(option.setting, "the file leaves it empty")
+    elif _USUAL.get(option.name) == value.upper() or (
             option.name == "openssl_ciphers" and value in _USUAL_CIPHERS):
         draft.take_over(option.setting)
     elif option.name in _PASSED:

@@ -279,6 +279,21 @@ def check_radius_server(policy: Policy, scenario: Scenario) -> None:
                 f"first of {name} is down; leave it out, or leave is_down out of the network")
 
 
+def check_realm(policy: Policy, scenario: Scenario) -> None:
+    """Refuse users without a realm in a scenario whose RADIUS server is a proxy.
+
+    A proxy forwards requests by the realm. It would authenticate users without a realm itself.
+    Raises StudyError.
+    """
+    if policy.uses_eap and not policy.user_realm:
+        for access_point, server in scenario.realm_servers.items():
+            raise StudyError(
+                f"policy {policy.id} in scenario {scenario.id}: the RADIUS server of "
+                f"{access_point} forwards requests to {server} by realm, and users have none; "
+                "write for example dot1x.tls: {realm: home.example}, or choose a scenario without "
+                "a proxy")
+
+
 def check_server_name(policy: Policy, scenario: Scenario) -> None:
     """Refuse wpa_supplicant's name of a server that no server of the scenario has.
 

@@ -65,6 +65,7 @@ _MIXED, _MIXED_PSK = "examples/wpa2-wpa3-sae.yml", "examples/wpa2-wpa3-psk.yml"
 _BLAST = "examples/wpa2-eap-message-authenticator.yml"
 _TWO_HASHES, _GROUP = "examples/wpa2-wpa3-eap.yml", "examples/wpa2-tkip-group.yml"
 _REALM, _PROXY = "examples/wpa2-eap-realm.yml", "examples/scenarios/radius-proxy.yml"
+_TUNNEL_REALM = "examples/wpa2-ttls-realm.yml"
 #: Policies whose RADIUS server refuses revoked certificates, by a list or by OCSP.
 _LISTED, _ASKED = "examples/wpa2-eap-tls-crl.yml", "examples/wpa2-eap-tls-ocsp.yml"
 _ACCOUNTED = "examples/wpa2-eap-accounting.yml"
@@ -93,6 +94,14 @@ def _usual_keys(policy: Policy) -> Policy:
     """Replace the certificates of a 192-bit WPA3 policy by P-256, and allow them by its AKM."""
     smaller = change_layer("dot1x", tls=TlsSettings(key="p-256"))(policy)
     return change_layer("link", akm="sha256")(smaller)
+
+
+def _without_realm(policy: Policy) -> Policy:
+    """Leave the realm out of identities. A policy without 802.1X stays as it is."""
+    layer = policy.layers.dot1x
+    if layer is None or layer.tls is None:
+        return policy
+    return change_layer("dot1x", tls=layer.tls.model_copy(update={"realm": None}))(policy)
 
 
 def _without_pmf(policy: Policy) -> Policy:
@@ -258,9 +267,13 @@ TODAYS: Mapping[str, Fault] = {
         policy=change_layer("dot1x", tls=TlsSettings(version="1.3")), on=control_cell("M5"),
         fails=["TLS group", _COMPUTED]),
     "proxy-decides": Fault(
-        "the RADIUS proxy decides itself, as identities have no realm",
-        policy=change_layer("dot1x", tls=TlsSettings(version="1.3", group="x25519")),
+        "the RADIUS proxy decides itself, as identities have no realm", policy=_without_realm,
         on=control_cell(_REALM, _PROXY), fails=["server of the realm decides"]),
+    "no-realm": Fault(
+        "users of TTLS have no realm, inside the tunnel and outside, so that the proxy decides",
+        policy=_without_realm, on=control_cell(_TUNNEL_REALM, _PROXY),
+        fails=["server of the realm decides", "user inside the tunnel has the realm",
+               "identity is hidden"]),
     "no-accounting": Fault(
         "access points report no session", policy=change_layer("dot1x", accounting=None),
         on=control_cell(_ACCOUNTED), fails=["session is accounted"]),

@@ -132,6 +132,7 @@ class Qop2007(Study):
             policy_factors.check_wires(cell.value("policy"), cell.value("scenario"))
             cells.check_vlan(cell.value("policy"), cell.value("scenario"))
             cells.check_radius_server(cell.value("policy"), cell.value("scenario"))
+            cells.check_realm(cell.value("policy"), cell.value("scenario"))
             cells.check_server_name(cell.value("policy"), cell.value("scenario"))
             cells.check_lease(cell.value("policy"), cell.value("scenario"))
             cells.check_ipv6(cell.value("policy"), cell.value("scenario"))

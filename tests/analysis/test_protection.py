@@ -126,6 +126,7 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
         "WPA2-EAP-REALM": "high",
         "WPA2-EAP-ACCOUNTING": "low", "eduroam": "low", "PEAP-GTC": "low", "PEAP-3072": "low",
         "PEAP-13": "low", "PEAP-EAP-TLS": "low", "TTLS-CHAP": "low", "TTLS-MSCHAP": "low",
+        "TTLS-REALM": "low",
         "TLS-1000": "high",
         "TLS-CRL": "high", "TLS-OCSP": "high", "IKEv2-NAT": "high", "WG-NAT": "low",
         "WPA3-P384-ML-KEM": "high",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from conftest import PROJECT
 from measure.checks import eap_tunnel
 from measure.checks.observation import Check, build_observation
 from measure.packets.eap import InnerEapFrame
-from policies import load_policy
+from policies import Dot1xLayer, load_policy
 from topologies.loader import load_scenario
 
 _VERIFY, _ML_DSA_65, _RSA = 15, 0x0905, 0x0804
@@ -21,6 +22,48 @@ def signed(source: str, algorithm: int) -> InnerEapFrame:
     """Return a frame with the CertificateVerify of a sender."""
     return InnerEapFrame(1.0, source, (), (), (_VERIFY,), (), (), (), (), (), (),
                          signatures=(algorithm,))
+
+
+TUNNELS = {
+    "PEAP": Dot1xLayer.model_validate({"eap": "PEAP", "inner": "MSCHAPV2", "identity": "anonymous",
+                                       "tls": {"realm": "home.example"}}),
+    "TTLS": Dot1xLayer.model_validate({"eap": "TTLS", "inner": "PAP", "identity": "anonymous",
+                                       "tls": {"realm": "home.example"}})}
+
+
+def check_names(eap: str, outer: str, inner: Sequence[str]) -> dict[str, bool]:
+    """Return which checks of identities hold for names outside and inside of a tunnel."""
+    observed = build_observation(load_scenario("N2"), {"stamps": {}, "kernel": {}}, {})
+
+    def frame(source: str, **fields: Any) -> InnerEapFrame:
+        nothing: dict[str, Any] = dict.fromkeys(
+            ("types", "identities", "handshakes", "versions", "groups", "suites", "curves",
+             "attributes", "data"), ())
+        return InnerEapFrame(1.0, source, **{**nothing, **fields})
+
+    inside = {"user_names": tuple(inner)} if eap == "TTLS" else {
+        "data": tuple(b"\x01" + name.encode() for name in inner)}
+    # The server's request for the identity inside PEAP has a type, and no name.
+    frames = [frame(observed.mac, types=(1,), identities=(outer,)),
+              frame("server", data=(b"\x01",)), frame(observed.mac, **inside)]
+    return {check.check: check.ok for check in eap_tunnel.check_eap_tunnel(
+        TUNNELS[eap], [[]], replace(observed, inside=frames))}
+
+
+OUTSIDE, INSIDE = "identity is hidden", "user inside the tunnel has the realm"
+ANONYMOUS, USER = "anonymous@home.example", "user@home.example"
+
+
+@pytest.mark.parametrize("eap", TUNNELS)
+@pytest.mark.parametrize(("outer", "inner", "failing"), [
+    (ANONYMOUS, [USER], set()), ("anonymous", [USER], {OUTSIDE}), (USER, [USER], {OUTSIDE}),
+    (ANONYMOUS, ["user"], {INSIDE}), (ANONYMOUS, [], {INSIDE}), (ANONYMOUS, [ANONYMOUS], {INSIDE}),
+    (ANONYMOUS, [USER, "user@evil.example"], {INSIDE})])
+def test_names_outside_and_inside_a_tunnel_have_the_realm(
+        eap: str, outer: str, inner: list[str], failing: set[str]) -> None:
+    """Outside the name is anonymous, and inside it is the user's own."""
+    found = check_names(eap, outer, inner)
+    assert {check for check in (OUTSIDE, INSIDE) if not found[check]} == failing
 
 
 def check_signatures(policy: str, by_server: Sequence[int], by_node: Sequence[int]) -> Check:

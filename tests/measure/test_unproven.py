@@ -55,6 +55,15 @@ def test_fields_of_tls_that_nothing_tells(tls: dict[str, Any], said: list[str]) 
     assert _said(dot1x={"eap": "TLS", "tls": tls}) == said
 
 
+def test_realm_inside_a_tunnel_is_proven_in_any_network() -> None:
+    """PEAP and TTLS carry the user's name with the realm, which a check reads."""
+    layer = {"eap": "TTLS", "inner": "PAP", "tls": {"realm": "home.example"}}
+    settings = judgement.unchecked_settings(
+        Policy.model_validate({"id": "X", "name": "x", "layers": {"dot1x": layer}}),
+        [CheckRecord(check=judgement.INNER_USER_CHECK, ok=True, detail="")])
+    assert "dot1x.tls.realm" not in {setting.path for setting in settings}
+
+
 def test_a_group_of_esp_is_negotiated_in_secret() -> None:
     """Forward secrecy of ESP is agreed under IKE's keys."""
     ipsec = {"ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "aes128-sha256"}

@@ -84,11 +84,10 @@ EXPECTED: Mapping[str, Sample] = {
         network="corp"),
     "wpa-eduroam.conf": Sample(
         {"link": WPA2_EAP, "dot1x": {"eap": "TTLS", "inner": "PAP", **ANONYMOUS,
-                                     "tls": {"sessions": "resumed"}}},
+                                     "tls": {"sessions": "resumed", "realm": "uni.example"}}},
         (f":14: identity: {CREDENTIAL}", f":17: ca_cert: {CREDENTIAL}",
          "PEAP: a policy has one EAP",
          ":18: domain_suffix_match: the testbed's RADIUS server has a name of its own",
-         ":15: anonymous_identity: the outer identity is 'anonymous' here, without a realm",
          ":8: scan_ssid: add link.options.hostapd.ignore_broadcast_ssid: 1")),
     "wpa-home.conf": Sample(
         {"link": WPA2_PSK}, ("layers.link.keys: psk is assumed", f":2: ssid: {SCENARIO}"),
@@ -157,7 +156,8 @@ EXPECTED: Mapping[str, Sample] = {
     "Home.psk": Sample({"link": WPA3}, ("layers.link.keys: sae is assumed",)),
     "Work.psk": Sample({"link": {**WPA2_PSK, "pmf": 1}},
                        ("iwd takes SAE (WPA3) where the access",)),
-    "eduroam.8021x": Sample({"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {**PEAP, **ANONYMOUS}},
+    "eduroam.8021x": Sample({"link": {**WPA2_EAP, "pmf": 1},
+                             "dot1x": {**PEAP, **ANONYMOUS, "tls": {"realm": "uni.example"}}},
                             (f":10: [@pem@...]: {CREDENTIAL}", "ServerDomainMask: the testbed's")),
     "corp.8021x": Sample({"link": {**WPA2_EAP, "pmf": 1},
                           "dot1x": {"eap": "TTLS", "inner": "CHAP"}}),
@@ -360,6 +360,7 @@ LINKS = st.fixed_dictionaries(
 METHODS = st.sampled_from([
     {"eap": "TLS"}, {"eap": "TLS", "tls": {"version": "1.3"}}, PEAP,
     {**PEAP, "tls": {"version": "1.3"}}, {**PEAP, **ANONYMOUS},
+    {**PEAP, **ANONYMOUS, "tls": {"realm": "home.example"}},
     {"eap": "TTLS", "inner": "PAP"}, {"eap": "TTLS", "inner": "MSCHAPV2", **ANONYMOUS},
     {"eap": "PEAP", "inner": "TLS"},
     {"eap": "PWD"}])
@@ -462,7 +463,7 @@ SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
     ("h.conf", HOSTAPD + "dynamic_vlan=1\nwpa_key_mgmt=WPA-PSK\nwpa_psk_file=/etc/hostapd.psk\n",
      {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 20}}, "20 stands for it"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\ndynamic_vlan=1\n", {"link": WPA2_PSK},
-     ":6: dynamic_vlan: not measured here"),
+     ":6: dynamic_vlan: link.vlan is of 802.1X, and of a network with link.passphrases"),
     ("h.conf", "ssid=x\nwpa=2\nrsn_pairwise=TKIP\nieee80211w=1\n",
      {"link": {"cipher": "TKIP", "keys": "psk"}},
          "ieee80211w: left out: TKIP has no protected man"),
@@ -501,7 +502,8 @@ SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
      {"link": WPA2_EAP, "dot1x": {"eap": "TTLS", "inner": "MSCHAPV2"}}, ""),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=none\nwep-key0=hunt2\n",
      {"link": {"cipher": "WEP-40", "keys": "static"}}, ""),
-    ("a.nmconnection", UNSET, {"link": WPA2_PSK}, ":6: [wifi-security] pairwise: not measured"),
+    ("a.nmconnection", UNSET, {"link": WPA2_PSK},
+     ":6: [wifi-security] pairwise: the file leaves it empty"),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-psk\npmf=0\n",
      {"link": WPA2_PSK}, ""),
     ("a.psk", "[Security]\nhunter2AAAA==\nhunter2B=\nPassphrase=hunter2hunter2\n",
@@ -520,6 +522,91 @@ SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
     ("s.conf", "connections { a { mobike = yes\n version=1\n children { a { mode=tunnel } } } }\n",
      {"ipsec": {"ike": 1, "ike_proposal": "aes128-sha256-curve25519",
                 "esp_proposal": "aes128gcm16"}}, "MOBIKE is IKEv2's"),
+]
+SWANCTL = "connections {{ a {{\n{}\n children {{ a {{ }} }} }} }}\n"
+IPSEC = {"ike": 2, "ike_proposal": "aes128-sha256-curve25519", "esp_proposal": "aes128gcm16",
+         "mobike": 1}
+DEVICE = ("config wifi-iface home\n option ssid x\n option encryption {}\n option key hunter2222\n"
+          "config wifi-station\n option iface home\n option mac 02:00:00:00:00:01\n"
+          " option key hunter2hunter2\n option vid 30\n")
+#: Settings that were called not measured, although a field of policies or networks has them.
+SETTINGS += [
+    ("h.conf", HOSTAPD.replace("CCMP", "GCMP") + "wpa_key_mgmt=WPA-PSK\ngroup_cipher=CCMP\n",
+     {"link": {"cipher": "GCMP", "keys": "psk", "group_cipher": "CCMP"}}, ""),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\nieee80211w=2\ntransition_disable=1\n",
+     {"link": {**WPA3, "options": {"hostapd": {"transition_disable": 1}}}}, ""),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\nieee80211w=2\nsae_password=hunter2|vlanid=20\n",
+     {"link": WPA3}, f":7: sae_password: {CREDENTIAL}; SAE with a password, a VLAN or"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\nieee80211w=2\nwpa_psk_file=/psk\n", {"link": WPA3},
+     ":7: wpa_psk_file: link.passphrases is of WPA2 with a passphrase alone"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nacct_server_addr=10.0.0.1\n", {"link": WPA2_PSK},
+     ":6: acct_server_addr: dot1x.accounting is of 802.1X"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-EAP\nacct_server_addr=10.0.0.1\nacct_server_port=1\n"
+                         "radius_acct_interim_interval=60\neap_server=1\ncheck_crl=1\n",
+     {"link": {**WPA2_EAP, "options": {"hostapd": {"radius_acct_interim_interval": 60}}},
+      "dot1x": {**PEAP, "accounting": 1}},
+     ":7: acct_server_port: qop has its own; dot1x.accounting"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-EAP\nradius_require_message_authenticator=1\n",
+     {"link": WPA2_EAP, "dot1x": PEAP}, "write dot1x.message_authenticator required"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-EAP\ncheck_crl=1\n",
+     {"link": WPA2_EAP, "dot1x": PEAP},
+     ":6: check_crl: on an access point hostapd is no EAP server, and dot1x.tls.revocation"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nowe_transition_ifname=b\n", {"link": WPA2_PSK},
+     ":6: owe_transition_ifname: it follows from layers.link.owe_transition: write 1 there"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\npmk_r1_push=1\n", {"link": WPA2_PSK},
+     ":6: pmk_r1_push: it is of fast transition, which the network does not have"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nrsn_preauth=1\n", {"link": WPA2_PSK},
+     ":6: rsn_preauth: not measured here, but a policy's options can have it for hostapd"),
+    ("h.conf", ("interface=eth0\ndriver=macsec_linux\nmacsec_policy=1\nmacsec_replay_window=8\n"
+               "mka_cak=00112233445566778899aabbccddeeff\nmacsec_csindex=1\n"),
+     {"wire": {"macsec": "GCM-AES-128", "replay_window": 8}},
+     ":6: macsec_csindex: another cipher suite of MACsec is not measured here: GCM-AES-128 sta"),
+    ("h.conf", "interface=eth0\ndriver=macsec_linux\nmacsec_policy=1\nieee8021x=1\n",
+     {"wire": {"macsec": "GCM-AES-128"}},
+     ":4: ieee8021x: a key (CAK) from EAP is not measured here: a key of the run stands in for it"),
+    ("w.conf", NETWORK.format(
+        "key_mgmt=IEEE8021X\neap=TLS\nmacsec_policy=1\nmacsec_replay_protect=0"),
+     {"wire": {"macsec": "GCM-AES-128"}},
+     ":6: macsec_replay_protect: MACsec always protects from repeated frames here"),
+    ("w.conf", NETWORK.format("key_mgmt=IEEE8021X\neap=TLS\nmacsec_policy=1"),
+     {"wire": {"macsec": "GCM-AES-128"}},
+     ":4: eap: a key (CAK) from EAP is not measured here: a key of the run stands in for it"),
+    ("w.conf", NETWORK.format("key_mgmt=WPA-PSK\npairwise=GCMP\ngroup=CCMP"),
+     {"link": {"cipher": "GCMP", "keys": "psk", "group_cipher": "CCMP"}}, ""),
+    ("w.conf", NETWORK.format("key_mgmt=WPA-PSK\npairwise=CCMP\ngroup=CCMP TKIP"),
+     {"link": WPA2_PSK}, "link.group_cipher names it where it differs"),
+    ("w.conf", "fast_reauth=1\n" + NETWORK.format(
+        'key_mgmt=WPA-EAP\neap=TLS\nphase1="tls_disable_tlsv1_3=0"'),
+     {"link": WPA2_EAP, "dot1x": {"eap": "TLS", "tls": {"version": "1.3", "sessions": "resumed"}}},
+     ""),
+    ("w.conf", NETWORK.format('key_mgmt=WPA-EAP\neap=TLS\nopenssl_ciphers="ECDHE"'),
+     {"link": {**WPA2_EAP, "options": {"wpa_supplicant": {"openssl_ciphers": "ECDHE"}}},
+      "dot1x": {"eap": "TLS"}}, ""),
+    ("w.conf", NETWORK.format("key_mgmt=WPA-EAP\neap=TLS\nocsp=1"), {"link": WPA2_EAP, "dot1x": {
+        "eap": "TLS"}}, "and dot1x.tls.revocation has it check the certificates of stations"),
+    ("wireless", DEVICE.format("psk2"),
+     {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 30}},
+     f":8: wifi-station key: {CREDENTIAL}"),
+    ("wireless", DEVICE.format("psk2") + "config wifi-station\n option mac 02:00:00:00:00:02\n"
+     " option vid 31\n", {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 30}},
+     ":12: wifi-station vid: link.vlan is one, of 802.1X or of a device"),
+    ("wireless", DEVICE.format("sae"), {"link": WPA3},
+     ":7: wifi-station mac: link.passphrases is of WPA2 with a passphrase alone"),
+    ("wireless", ("config wifi-iface\n option encryption psk2\n option ieee80211r 0\n"
+                 " option vlan_file /etc/vlan\n"), {"link": WPA2_PSK},
+     ":4: vlan_file: it follows from layers.link.vlan: write the number of the VLAN there"),
+    ("a.nmconnection", "[connection]\ntype=macsec\n[macsec]\nmode=1\n",
+     {"wire": {"macsec": "GCM-AES-128"}}, ":4: [macsec] mode: a key (CAK) from EAP is not"),
+    ("a.nmconnection", ("[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-eap\nfils=2\n"
+                       "[802-1x]\neap=tls\n"), {"link": WPA2_EAP, "dot1x": {"eap": "TLS"}},
+     "'roaming: fils' is FILS alone"),
+    ("s.conf", SWANCTL.format(" dpd_delay = 2m"), {"ipsec": IPSEC},
+     "such a scenario add mobike: 1 and dpd: 120"),
+    ("s.conf", SWANCTL.format(
+        " local {\n auth = pubkey\n certs = a.pem\n }\n remote {\n auth=pubkey\n }"),
+     {"ipsec": {**IPSEC, "authentication": "certificate"}}, f"local.certs: {CREDENTIAL}"),
+    ("wg0.conf", "[Interface]\nMTU = 1500\n[Peer]\nPersistentKeepalive = off\n",
+     {"wireguard": {"roams": 1}}, ":2: [Interface] MTU: wireguard.mtu has another range"),
 ]
 UCI = ("config wifi-iface\n option ssid x\n option encryption {}\n option key1 s:hunt2\n"
        " option key 1\n")
@@ -742,7 +829,7 @@ def test_policy_goes_to_standard_output_and_remarks_to_standard_error(tmp_path: 
     assert done.stdout.startswith("# Made of wpa-eduroam.conf by './qop policy from'.\n"
                                   "id: eduroam\n")
     assert f":14: identity: {CREDENTIAL}\n" in done.stderr
-    assert done.stderr.endswith("qop: policy eduroam: 8 settings taken over, the others are listed "
+    assert done.stderr.endswith("qop: policy eduroam: 9 settings taken over, the others are listed "
                                 "above\n")
     done = policy_from(tmp_path, str(SAMPLES / "wg0.conf"), "--out", "wg.yml")
     assert done.stdout == "" and "./qop run --policy wg.yml" in done.stderr

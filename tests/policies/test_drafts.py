@@ -17,9 +17,13 @@ from conftest import PROJECT
 from policies import PolicyError, load_policy
 from policies.conversion.convert import convert_file
 from policies.document import read_document
+from policies.draft_reader import MODELS
 from policies.policy import KNOWN_FACTS
 from policies.vocabulary import (
     KEY_MANAGEMENTS,
+    KEY_NAMES,
+    LEFT_OUT,
+    NOT_MEASURED,
     SECURITY,
     VALUE_WORDS,
     find_meaning,
@@ -198,7 +202,8 @@ def test_draft_is_valid_after_two_corrections(name: str, tmp_path: Path) -> None
      "'ssid' comes from the scenario; write link: {cipher: CCMP, keys: psk}"),
     ("link: {cipher: CCMP, keys: psk, passphrase: hunter2}",
      "'passphrase' is a secret that qop makes itself; write link: {cipher: CCMP, keys: psk}"),
-    ("link: {cipher: CCMP, keys: psk, wmm_enabled: 1}", "'wmm_enabled' is not measured here; wr"),
+    ("link: {cipher: CCMP, keys: psk, wmm_enabled: 1}", "'wmm_enabled' comes from the medium; wr"),
+    ("link: {cipher: CCMP, keys: psk, wps_state: 2}", "'wps_state' is not measured here; wr"),
     ("link: {cipher: CCMP, keys: psk, ieee80211k: 1}",
      "'ieee80211k' is called neighbor_report; write neighbor_report: 1"),
     ("link: {cipher: CCMP, keys: psk, rrm_neighbor_report: yes}",
@@ -219,6 +224,122 @@ def test_message_has_the_right_word_and_the_corrected_line(layers: str, said: st
     with pytest.raises(PolicyError) as refused:
         load_policy(file)
     assert said in str(refused.value)
+
+
+EAP_TLS = "link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TLS, "
+IKE = "ipsec: {ike: 2, esp_proposal: aes128-sha256, mobike: 1, "
+#: Settings that were called not measured, or were weakened, although a field has them.
+NAMED_FIELDS: list[tuple[str, str, dict[str, Any]]] = [
+    (EAP_TLS + "ocsp: 1}", "'ocsp' is revocation: ocsp", {
+        "dot1x": {"eap": "TLS", "tls": {"revocation": "ocsp"}}}),
+    (EAP_TLS + "check_crl: yes}", "'check_crl' is revocation: crl", {
+        "dot1x": {"eap": "TLS", "tls": {"revocation": "crl"}}}),
+    (EAP_TLS + "tls: {crl: true}}", "'crl' is revocation: crl", {
+        "dot1x": {"eap": "TLS", "tls": {"revocation": "crl"}}}),
+    ("link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: PEAP, inner: MSCHAPV2, ocsp: 1}",
+     "'revocation' is left out: revocation is about certificates of stations", {"dot1x": PEAP}),
+    (EAP_TLS + "vlan: 20}", "'vlan' is called vlan of link", {"link": {"vlan": 20}}),
+    ("link: {cipher: CCMP, keys: eap, dynamic_vlan: 1, vlan_id: 7}\n  dot1x: {eap: TLS}",
+     "'vlan_id' is called vlan", {"link": {"vlan": 7}}),
+    (EAP_TLS + "radius_require_message_authenticator: yes}", "message_authenticator: required",
+     {"dot1x": {"message_authenticator": "required"}}),
+    (EAP_TLS + "acct_server_addr: 10.0.0.1}", "'acct_server_addr' is accounting: 1",
+     {"dot1x": {"accounting": 1}}),
+    (EAP_TLS.replace("TLS, ", "PEAP, inner: MSCHAPV2, anonymous_identity: anonymous@uni.example}"),
+     "is identity: anonymous, tls.realm: uni.example",
+     {"dot1x": {"identity": "anonymous", "tls": {"realm": "uni.example"}}}),
+    (EAP_TLS + "phase1: peaplabel=1}", "tls.version has its versions of TLS", {}),
+    (EAP_TLS + "realm: uni.example}", "'realm' is called tls.realm",
+     {"dot1x": {"tls": {"realm": "uni.example"}}}),
+    (IKE + "ike_proposal: aes128-sha256-ecp256, dpd_delay: 30s}", "'dpd_delay: 30s' is dpd: 30",
+     {"ipsec": {"dpd": 30}}),
+    (IKE + "ike_proposals: [aes128-sha256-ecp256, aes256-sha256-modp2048]}",
+     "all of them are ike_offered and ike_accepted",
+     {"ipsec": {"ike_proposal": "aes128-sha256-ecp256",
+                "ike_offered": ["aes128-sha256-ecp256", "aes256-sha256-modp2048"],
+                "ike_accepted": ["aes128-sha256-ecp256", "aes256-sha256-modp2048"]}}),
+    (IKE + "proposals: 'aes128-sha256-ecp256, aes256-sha512-modp8192'}",
+     "'aes256-sha512-modp8192' is not measured here",
+     {"ipsec": {"ike_proposal": "aes128-sha256-ecp256"}}),
+    ("link: {cipher: CCMP, keys: psk, wpa_psk_file: /etc/psk}",
+     "'wpa_psk_file' is passphrases: by-device", {"link": {"passphrases": "by-device"}}),
+    ("link: {encryption: sae-mixed, ieee80211r: 1}", "several key managements",
+     {"link": {"keys": "sae", "pmf": 1, "roaming": "ft",
+               "offered": ["SAE", "WPA-PSK", "FT-PSK", "FT-SAE"]}}),
+    ("link: {cipher: GCMP, keys: psk, group: CCMP}", "'group: CCMP' is group_cipher: CCMP",
+     {"link": {"group_cipher": "CCMP"}}),
+    ("link: {cipher: CCMP, keys: owe, pmf: 2, owe_transition_ssid: open}",
+     "'owe_transition_ssid' is left out: it follows from layers.link.owe_transition", {}),
+    ("link: {cipher: CCMP, keys: sae, pmf: 2, transition_disable: 1}",
+     "'transition_disable' is an option of hostapd",
+     {"link": {"options": {"hostapd": {"transition_disable": 1}, "wpa_supplicant": {}}}}),
+    ("link: {cipher: CCMP, keys: psk, dpd_delay: 30}",
+     "'dpd_delay' is left out: it is dpd of layers.ipsec", {}),
+    ("link: {cipher: CCMP, keys: psk, bgscan: 'simple:5:-70:60'}",
+     "'bgscan' is left out: a scenario's roaming has it", {}),
+    ("macsec: {cipher: GCM-AES-256, replay_window: 32, xpn: true, key: eap}",
+     "'cipher: GCM-AES-256' is not measured here (GCM-AES-128 is), as wpa_supplicant 2.10",
+     {"wire": {"macsec": "GCM-AES-128", "replay_window": 32}}),
+    ("macsec: {cipher: GCM-AES-128, xpn: true, key: eap}",
+     ("'xpn' is left out: wpa_supplicant 2.10 always chooses GCM-AES-128, key: eap is left out: a "
+      "key (CAK) from EAP is not measured here"), {"wire": {"macsec": "GCM-AES-128"}}),
+    ("macsec: {cipher: GCM-AES-128, integ_only: 1, replay-window: 5}",
+     "'integ_only' is encrypts: 0",
+     {"wire": {"encrypts": 0, "replay_window": 5}}),
+    ("link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TTLS, phase2: auth=CHAP}",
+     "'phase2: auth=CHAP' is inner: CHAP", {"dot1x": {"inner": "CHAP"}}),
+]
+
+
+@pytest.mark.parametrize(("layers", "said", "meant"), NAMED_FIELDS)
+def test_message_names_the_field_that_exists(layers: str, said: str, meant: dict[str, Any],
+                                             tmp_path: Path) -> None:
+    """A setting with a field is never called not measured, and nothing is weakened silently."""
+    file = tmp_path / "x.yml"
+    data = {"id": "X", "name": "a test", "layers": yaml.safe_load(layers.replace("\n  ", "\n"))}
+    file.write_text(yaml.safe_dump(data, sort_keys=False))  # with a line for each key
+    with pytest.raises(PolicyError) as refused:
+        load_policy(file)
+    assert said in str(refused.value)
+    ObedientUser(file).correct(refused.value)
+    found = load_policy(file).layers.model_dump(exclude_none=True)
+    for layer, fields in meant.items():
+        for key, value in fields.items():
+            assert found[layer][key] == value or found[layer][key].items() >= value.items()
+
+
+def test_everything_that_the_corrected_line_lacks_is_named(tmp_path: Path) -> None:
+    """However many mistakes there are, none that weakens the policy is among "and N more"."""
+    file = tmp_path / "x.yml"
+    file.write_text("""\
+id: X
+name: a test
+layers:
+  wifi: {encryption: sae-mixed, ieee80211r: 1, ssid: x, key: hunter2, wps_state: 2, uapsd: 1}
+  macsec: {cipher: GCM-AES-256, replay_window: 32, xpn: true, key: eap, validate: strict}
+""")
+    with pytest.raises(PolicyError) as refused:
+        load_policy(file)
+    for lost in ("'cipher: GCM-AES-256' is not measured", "'xpn' is left out", "key: eap is left",
+                 "'wps_state', 'uapsd' and 'validate' are not measured here"):
+        assert lost in str(refused.value)
+
+
+#: Keys without a field, by the layer they stand in. Each was compared with policies/schema.json.
+_WITHOUT_FIELD = frozenset(map(fold_word, (
+    "post-up", "post-down", "pre-up", "pre-down", "save-config", "dpd-action", "dpd-timeout",
+    "rekey-time", "reauth-time", "life-time", "lifetime", "ike-lifetime", "encap", "fragmentation",
+    "start-action", "close-action", "ieee80211be", "uapsd", "validate", "wps-state", "wps",
+    "rate-limit", "qos", "band-steering", "mac-filter")))
+
+
+def test_no_other_key_is_called_not_measured() -> None:
+    """A new field needs its words in the table: what has one is not among those without."""
+    for layer, names in KEY_NAMES.items():
+        unmeasured = {key for key, name in names.items() if name == LEFT_OUT + NOT_MEASURED}
+        assert unmeasured <= _WITHOUT_FIELD, layer
+    fields = {fold_word(name) for model in MODELS.values() for name in model.model_fields}
+    assert not fields & _WITHOUT_FIELD
 
 
 def test_drafts_are_refused_not_accepted(tmp_path: Path) -> None:

@@ -497,10 +497,6 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"dot1x": {"eap": "PEAP"}},
         "x.yml:5: EAP-PEAP is a tunnel, and nothing is said inside; add inner: MSCHAPV2",
     ),
-    "a realm that users of PEAP have not": (
-        {"dot1x": {"eap": "PEAP", "inner": "MSCHAPV2", "tls": {"realm": "a.example"}}},
-        "x.yml:8: realm is for EAP-TLS: the user of EAP-PEAP has no realm here; leave out realm",
-    ),
     "TLS of a method without it": (
         {"dot1x": {"eap": "MD5", "tls": {"version": "1.3"}}},
         "x.yml:7: EAP-MD5 has no TLS to set; leave out tls, or write eap: TLS, PEAP or TTLS",

@@ -12,6 +12,7 @@ from pydantic_core.core_schema import ErrorType
 
 from conftest import PROJECT
 from documents import refusals
+from topologies.checks import MEDIA_IN_5_GHZ, MEDIA_IN_6_GHZ
 from topologies.loader import (
     TopologyError,
     load_device,
@@ -89,6 +90,9 @@ overhead_bytes: 24
 queue_packets: 50
 """
 CELL_2_4_GHZ = "is no channel of the 2.4 GHz band that an access point may open; write 1 to 13"
+IN_5_GHZ, IN_6_GHZ = (
+    f", and take a medium of {band} GHz, which puts the access points on channels there: --medium "
+    f"{media}" for band, media in ((5, "802.11n-ht40, 802.11ac or 802.11ax"), (6, "802.11ax-6ghz")))
 
 
 def changed(text: str, old: str, new: str) -> str:
@@ -117,7 +121,10 @@ def test_the_network_of_these_tests_loads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("old", "new", "said"), [
     *(("channel: 6", f"channel: {number}", f"net.yml:22: ap-c: channel: {number} {CELL_2_4_GHZ}")
-      for number in (0, 14, 36, 200, -1)),
+      for number in (0, 14, 200, -1)),
+    ("channel: 6", "channel: 36", f"net.yml:22: ap-c: channel: 36 {CELL_2_4_GHZ}{IN_5_GHZ}"),
+    ("channel: 6", "channel: 149", f"net.yml:22: ap-c: channel: 149 {CELL_2_4_GHZ}{IN_5_GHZ}"),
+    ("channel: 6", "channel: 37", f"net.yml:22: ap-c: channel: 37 {CELL_2_4_GHZ}{IN_6_GHZ}"),
     ("    channel: 6\n", "", "net.yml:19: ap-c: channel: is missing; write 1 to 13"),
     ("channel: 6", 'channel: "6"', ("net.yml:22: nodes.ap-c.channel: '6' is not a whole number; "
      "write 6 (see docs/topologies.md for the fields)")),
@@ -407,10 +414,18 @@ def test_a_move_to_another_network_name(tmp_path: Path) -> None:
         "there; give both one")
 
 
+def test_media_in_upper_bands_are_those_that_a_message_names() -> None:
+    """A message on a channel of 5 or 6 GHz names each medium there, and no other."""
+    found = {name: load_medium(name).phy for name in medium_names()}
+    bands = {band: {name for name, phy in found.items() if phy and phy.band_ghz == band}
+             for band in (5, 6)}
+    assert bands == {5: {*MEDIA_IN_5_GHZ}, 6: {*MEDIA_IN_6_GHZ}}
+
+
 def test_lines_are_those_of_the_file_that_says_it(tmp_path: Path) -> None:
     """A channel that the scenario gives is at fault there, and not in its network."""
     line = refused(tmp_path, SCENARIO + "channels:\n  ap-c: 36\n")
-    assert line == f"mine.yml:7: ap-c: channel: 36 {CELL_2_4_GHZ}"
+    assert line == f"mine.yml:7: ap-c: channel: 36 {CELL_2_4_GHZ}{IN_5_GHZ}"
     line = refused(tmp_path, SCENARIO + "links:\n  ha-a/wire0:\n    mtu_bytes: 68\n")
     assert line == "mine.yml:8: link ha-a/wire0: mtu_bytes: 68; write 576 to 65503"
 

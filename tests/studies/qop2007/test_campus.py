@@ -63,6 +63,17 @@ def test_name_of_a_server_is_one_of_the_scenario(option: str, value: str, scenar
         cells.check_server_name(with_server_name(option, value), load_scenario(scenario))
 
 
+def test_users_without_a_realm_do_not_pass_a_proxy() -> None:
+    """A proxy forwards by the realm, and would authenticate others itself."""
+    scenario = load_scenario(str(PROJECT / "examples/scenarios/radius-proxy.yml"))
+    with pytest.raises(StudyError, match=r"the RADIUS server of ap forwards requests to home by "
+                       r"realm, and users have none"):
+        cells.check_realm(load_named("M4"), scenario)
+    for name in ("eduroam", "wpa2-eap-realm", "wpa2-ttls-realm", "wpa2-psk"):
+        cells.check_realm(load_policy(PROJECT / f"examples/{name}.yml"), scenario)
+    cells.check_realm(load_named("M4"), load_scenario("campus-0ms"))
+
+
 def test_reports_do_not_go_to_a_server_that_is_down() -> None:
     """hostapd sends accounting to the first server alone here."""
     scenario = load_scenario(str(PROJECT / "examples/scenarios/radius-failover.yml"))

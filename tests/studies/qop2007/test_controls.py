@@ -39,6 +39,7 @@ COMPOSED = {
         "'mutual authentication' if is_mutual else 'server shows its certificate'":
             ["mutual authentication", "server shows its certificate"],
         "f'TLS {version}'": ["TLS 1.2", "TLS 1.3"],
+        "INNER_USER_CHECK": ["user inside the tunnel has the realm"],
         "f'inner method {name}'": [f"inner method {inner}" for inner in get_args(InnerMethod)]},
     "measure/checks/key_management.py": {"HIDDEN_NETWORK_CHECK": ["hidden network"]},
     "measure/checks/network_services.py": {

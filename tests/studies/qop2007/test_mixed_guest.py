@@ -13,6 +13,7 @@ from plans import body
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
 EXAMPLES = PROJECT / "examples"
+PROXY = str(EXAMPLES / "scenarios" / "radius-proxy.yml")
 SMALL = [*VIRTUAL, "--repetitions", "1", "--stream-bytes", "100k"]
 #: Policies of the examples, with a check that only each of them has, or "".
 POLICIES = {"wpa2-wpa3-sae": "SAE exchange",
@@ -57,8 +58,7 @@ def test_transition_mode_costs_an_older_station_nothing(mixed: dict[str, Record]
 
 def test_server_of_the_realm_decides_behind_a_proxy(qop: Qop) -> None:
     """Each of its exchanges takes the realm's round trip, and the proxy alone is found out."""
-    cell = ["--policies", "M5", "--policy", str(EXAMPLES / "wpa2-eap-realm.yml"), "--scenarios",
-            str(EXAMPLES / "scenarios" / "radius-proxy.yml")]
+    cell = ["--policy", str(EXAMPLES / "wpa2-eap-realm.yml"), "--scenarios", PROXY]
     done, records = qop.run("proxy", *SMALL, *cell)
     assert done.returncode == 0, done.stdout
     [record] = [each for each in records.values() if each.cell["policy"] == "WPA2-EAP-REALM"]
@@ -69,6 +69,25 @@ def test_server_of_the_realm_decides_behind_a_proxy(qop: Qop) -> None:
     [record] = [each for each in records.values() if each.cell["policy"] == "WPA2-EAP-REALM"]
     assert [each.check for each in record.evidence if not each.ok] == [
         "server of the realm decides"]
+
+
+def test_tunnels_have_the_realm_inside_and_outside(qop: Qop) -> None:
+    """The realm's server decides for eduroam's PEAP and for TTLS. Without a realm it does not."""
+    files = [part for name in ("eduroam", "wpa2-ttls-realm")
+             for part in ("--policy", str(EXAMPLES / f"{name}.yml"))]
+    done, records = qop.run("realms", *SMALL, *files, "--scenarios", PROXY)
+    assert done.returncode == 0, done.stdout
+    own = {each.cell["policy"]: checks(each) for each in records.values()}
+    new = {"server of the realm decides", "user inside the tunnel has the realm",
+           "identity is hidden"}
+    assert new <= own["eduroam"].keys() and new <= own["TTLS-REALM"].keys()
+    done, records = qop.run("no-realms", *SMALL, *files, "--scenarios", PROXY, "--fault",
+                            "no-realm")
+    assert done.returncode == 1
+    by_policy = {each.cell["policy"]: each for each in records.values()}
+    assert {each.check for each in by_policy["TTLS-REALM"].evidence if not each.ok} == new
+    # eduroam's station refuses the proxy, which has another name than the realm's server.
+    assert "Domain mismatch" in by_policy["eduroam"].reason
 
 
 def test_certificates_inside_peap_are_proven(qop: Qop, tmp_path: Path) -> None:
