@@ -68,7 +68,8 @@ class LinkLayer(SparseLayer):
     )
     akm: Akm | None = Field(
         default=None, description="The hash of key management with a passphrase or EAP, or the "
-        "192-bit suite of WPA3-Enterprise. Left out: sha1, as WPA2 has it.")
+        "192-bit suite of WPA3-Enterprise, which may have roaming: ft (FT-EAP-SHA384). Left out: "
+        "sha1, as WPA2 has it.")
     sae: SaeElement | None = Field(
         default=None, description="How SAE finds its element: by hunting and pecking (loop), or by "
         "hash to element (h2e). Left out: the daemon's choice, which is loop.")
@@ -150,6 +151,11 @@ class LinkLayer(SparseLayer):
     def moves_fast(self) -> bool:
         """Return whether a station roams by fast transition (802.11r)."""
         return self.roaming in ("ft", "ft-pull")
+
+    @property
+    def is_fast_with_sha384(self) -> bool:
+        """Return whether the 192-bit suite moves by fast transition, with keys by SHA-384."""
+        return self.moves_fast and self.akm == "suite-b-192"
 
     @property
     def key_management(self) -> str | None:
@@ -328,13 +334,7 @@ class LinkLayer(SparseLayer):
             raise make_fault(
                 f"roaming: {self.roaming} is for keys: {' or '.join(sources)}, with CCMP or "
                 "GCMP", "change keys or cipher, or leave out roaming", ("roaming",))
-        if self.akm == "suite-b-192" and self.moves_fast:
-            raise make_fault(
-                f"roaming: {self.roaming} with the 192-bit suite is a key management of its own "
-                "(FT-EAP-SHA384), which is not here",
-                             "leave out roaming, or akm",
-                             ("roaming",), ("akm",))
-        if self.akm and self.roaming in OWN_KEY_MANAGEMENT:
+        if self.akm and self.roaming in OWN_KEY_MANAGEMENT and not self.is_fast_with_sha384:
             raise make_fault(f"roaming: {self.roaming} is a key management of its own",
                              "leave out akm, or roaming", ("roaming",), ("akm",))
 

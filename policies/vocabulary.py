@@ -44,6 +44,7 @@ _SUITE_B = {"link.cipher": "GCMP-256", "link.keys": "eap", "link.akm": "suite-b-
 KEY_MANAGEMENTS: Mapping[str, Fields] = {
     "WPA-EAP-SUITE-B-192": _SUITE_B,
     "FILS-SHA256": {"link.keys": "eap", "link.roaming": "fils"},
+    "FT-EAP-SHA384": {**_SUITE_B, "link.roaming": "ft"},
     "FT-EAP": {"link.keys": "eap", "link.roaming": "ft"},
     "FT-SAE": {"link.keys": "sae", "link.roaming": "ft"},
     "SAE": {"link.keys": "sae"},
@@ -56,7 +57,7 @@ KEY_MANAGEMENTS: Mapping[str, Fields] = {
 }
 #: Key managements that cannot be measured, with the nearest one, or None.
 OTHER_KEY_MANAGEMENTS: Mapping[str, str | None] = {
-    "WPA-EAP-SUITE-B": "WPA-EAP-SHA256", "FT-EAP-SHA384": "FT-EAP", "FILS-SHA384": "FILS-SHA256",
+    "WPA-EAP-SUITE-B": "WPA-EAP-SHA256", "FILS-SHA384": "FILS-SHA256",
     "FT-FILS-SHA256": "FILS-SHA256", "FT-FILS-SHA384": "FILS-SHA256", "SAE-EXT-KEY": "SAE",
     "FT-SAE-EXT-KEY": "FT-SAE", "WPA-EAP-SHA384": "WPA-EAP-SHA256", "DPP": None, "OSEN": None,
     "WPA-NONE": None, "WPS": None, "CCKM": None, "PASN": None}

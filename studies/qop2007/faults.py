@@ -74,6 +74,8 @@ _TAGGED, _BRIDGED = "VLAN tag on the wire", "station is in its VLAN's bridge"
 _APART = "other VLANs do not reach the station"
 _OWE_TRANSITION = "examples/owe-transition.yml"
 _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
+#: The 192-bit suite with fast transition.
+_FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
 #: Scenario whose first RADIUS server is down.
 _FAILOVER = "examples/scenarios/radius-failover.yml"
 #: Scenario whose streams are IPv6.
@@ -301,6 +303,10 @@ TODAYS: Mapping[str, Fault] = {
     "full-transition": Fault(
         "a station that moves authenticates in full", policy=change_layer("link", roaming=None),
         on=control_cell("M7", "E1"), fails=[_NEGOTIATED, _OFFERED, "fast transition"]),
+    "sha256-for-sha384": Fault(
+        "keys of fast transition by SHA-256, from 32 bytes, in place of SHA-384",
+        policy=change_layer("link", akm=None), on=control_cell(_FAST_192, "E1"),
+        fails=[_NEGOTIATED, _OFFERED, "fast transition's keys", _COMPUTED]),
     fault_injection.OVER_THE_AIR: Fault(
         "a station that moves asks the next access point over the air, not over the DS",
         on=control_cell(_OVER_DS, "E1"), fails=["fast transition over the DS"]),

@@ -71,6 +71,7 @@ OWN: dict[str, dict[str, Any]] = {
     "vlan": example("wpa2-eap-vlan"),
     "vlan-psk": example("wpa2-psk-vlan"),
     "over-ds": example("wpa3-sae-ft-over-ds"),
+    "fast-192-bit": example("wpa3-eap-192-bit-ft"),
     "hints": example("wpa3-sae-802.11kv"),
     "tkip-group": example("wpa2-tkip-group"),
     "accounted": example("wpa2-eap-accounting"),
@@ -131,6 +132,7 @@ GONE = {
 }
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
 SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device", "over-ds",
+                               "fast-192-bit",
                                "vlan-psk", "hints",
                                "tkip-group", "owe-transition", "tkip", "wep-40"],
                               ("station", "access_point")),
@@ -818,6 +820,8 @@ def test_access_points_pass_fast_transition_on_where_the_policy_says(rendered: R
     ap, station = both(rendered, "over-ds")
     assert (ap["ft_over_ds"], ap["wpa_key_mgmt"], station["key_mgmt"]) == ("1", "FT-SAE", "FT-SAE")
     assert "ft_over_ds" not in both(rendered, "wpa3-sae")[0]
+    for end in both(rendered, "fast-192-bit"):
+        assert "FT-EAP-SHA384" in (end.get("wpa_key_mgmt"), end.get("key_mgmt"))
 
 
 def test_access_points_and_stations_get_hints_where_the_policy_says(rendered: Rendered) -> None:

@@ -447,6 +447,11 @@ SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
      {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 1}}, "pmf 1 stands in for it"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE-EXT-KEY\nieee80211w=2\n", {"link": WPA3},
      "SAE-EXT-KEY is not measured here: SAE stands in for it"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=FT-EAP-SHA384\nrsn_pairwise=GCMP-256\nieee80211w=2\n"
+     "group_mgmt_cipher=BIP-GMAC-256\n",
+     {"link": {"cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
+               "group_mgmt": "BIP-GMAC-256", "roaming": "ft-pull"},
+      "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}}, "TLS is assumed"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=FILS-SHA384\n",
      {"link": {**WPA2_EAP, "roaming": "fils"}, "dot1x": PEAP}, "FILS-SHA256 stands in for it"),
     ("h.conf", "ssid=x\nwpa=1\nwpa_key_mgmt=WPA-PSK\n", {"link": {"cipher": "TKIP", "keys": "psk"}},

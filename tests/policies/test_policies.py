@@ -312,10 +312,10 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="eap", akm="sha256", roaming="fils"), "dot1x": {"eap": "TLS"}},
         "x.yml:8: roaming: fils is a key management of its own; leave out akm, or roaming",
     ),
-    "192 bits that move fast": (
-        {"link": link(cipher="GCMP-256", keys="eap", akm="suite-b-192", pmf=2, roaming="ft",
+    "192 bits have no FILS": (
+        {"link": link(cipher="GCMP-256", keys="eap", akm="suite-b-192", pmf=2, roaming="fils",
                       group_mgmt="BIP-GMAC-256"), "dot1x": {"eap": "TLS"}},
-        "x.yml:9: roaming: ft with the 192-bit suite is a key management of its own (FT-EAP-",
+        "x.yml:9: roaming: fils is a key management of its own; leave out akm, or roaming",
     ),
     "SAE beside a passphrase needs PMF": (
         {"link": link(offered=["WPA-PSK", "SAE"])},
@@ -673,6 +673,8 @@ GOOD_LAYERS: list[dict[str, Any]] = [
     {"link": link(keys="eap"), "dot1x": {"eap": "PEAP", "inner": "TLS"}},
     *({"link": link(keys="eap", roaming=roaming), "dot1x": {"eap": "TLS"}}
       for roaming in ("ft", "ft-pull", "okc", "pmksa", "fils")),
+    *({"link": {**SUITE_192, "roaming": roaming},
+       "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}} for roaming in ("ft", "ft-pull")),
 ]
 
 
