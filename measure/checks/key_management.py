@@ -22,6 +22,7 @@ from measure.checks.observation import Check, Observation, join_values
 from measure.packets import decryption_keys, eap, fast_transition, management_frames
 from measure.packets.management_frames import ManagementFrame
 from policies import LinkLayer, Policy
+from policies.link import USUAL_GROUP
 
 #: AKM suites for fast transition (IEEE 802.11-2020, table 9-151), by key source.
 _FAST_SUITES = {"eap": 3, "psk": 4, "sae": 9}
@@ -44,8 +45,6 @@ _TOKEN_REQUIRED, _GROUP_REFUSED = 76, 77
 #: Protection of management frames by `pmf`.
 _LEVELS = ("off", "possible", "required")
 _REQUIRED = 2
-#: Group P-256, which every station and access point supports.
-_USUAL_GROUP = 19
 _HANDSHAKE_FRAMES = 4
 
 
@@ -470,10 +469,12 @@ def _check_sae(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
                 f"committed, {join_values([len(_sender_addresses(each)) for each in confirms])} "
                 f"confirmed, 2 in a whole exchange; {tokens} asked for a token, "
                 f"{len(refused) - tokens} refused a group, {len(strange)} have another status")
-    group = layer.group or _USUAL_GROUP
+    group = layer.group or USUAL_GROUP
     groups = {frame.sae_group for commits in agreed for frame in commits}
     yield Check("SAE group", groups == {group},
                 f"group {sorted(filter(None, groups))} in the commits, {group} expected")
+    if layer.station_groups:
+        yield _check_tried_groups(layer.tried_groups, stays, observed.mac)
     if layer.sae:
         expected = _HASH_TO_ELEMENT if layer.sae == "h2e" else _SUCCESS
         statuses = {frame.status for commits in agreed for frame in commits}
@@ -481,6 +482,23 @@ def _check_sae(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
                     f"status {sorted(s for s in statuses if s is not None)} of the commits, "
                     f"{expected} expected ({_HASH_TO_ELEMENT}: hash to element, {_SUCCESS}: "
                     "hunting and pecking)")
+
+
+def _check_tried_groups(expected: Sequence[int], stays: Sequence[Sequence[ManagementFrame]],
+                        mac: str) -> Check:
+    """Check which groups the station tried in order, and that others than the last are refused.
+
+    An access point refuses a group by the status of its commit (IEEE 802.11-2020, 12.4.8.6.4).
+    """
+    tried = [list(dict.fromkeys(frame.sae_group for frame in stay if frame.transmitter == mac
+                                and frame.sequence == _COMMIT)) for stay in stays]
+    refused = [list(dict.fromkeys(frame.sae_group for frame in stay if frame.transmitter != mac
+                                  and frame.status == _GROUP_REFUSED)) for stay in stays]
+    return Check("SAE groups tried", bool(stays) and all(
+        groups == [*expected] and others == [*expected[:-1]]
+        for groups, others in zip(tried, refused, strict=True)),
+        f"{join_values(tried)} in the station's commits, {join_values(refused)} refused by status "
+        f"{_GROUP_REFUSED}; {[*expected]} expected, the last one accepted")
 
 
 def _is_refusal(frame: ManagementFrame, mac: str) -> bool:
@@ -507,7 +525,7 @@ def _check_owe(layer: LinkLayer, observed: Observation) -> Check:
     A request may be retransmitted, and a request in a rejected group does not count. The response
     answers the last request before it.
     """
-    expected, whole, groups = layer.group or _USUAL_GROUP, [], set()
+    expected, whole, groups = layer.group or USUAL_GROUP, [], set()
     for stay in observed.management_by_attachment():
         with_keys = [frame for frame in stay if frame.owe_key
                      and observed.mac in (frame.transmitter, frame.receiver)]

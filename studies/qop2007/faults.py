@@ -74,7 +74,8 @@ _TAGGED, _BRIDGED = "VLAN tag on the wire", "station is in its VLAN's bridge"
 _APART = "other VLANs do not reach the station"
 _OWE_TRANSITION = "examples/owe-transition.yml"
 _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
-#: The 192-bit suite with fast transition.
+#: A station that tries two groups of SAE, and the 192-bit suite with fast transition.
+_GROUPS = "examples/wpa3-sae-groups.yml"
 _FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
 #: Scenario whose first RADIUS server is down.
 _FAILOVER = "examples/scenarios/radius-failover.yml"
@@ -145,6 +146,14 @@ TODAYS: Mapping[str, Fault] = {
     "other-sae-group": Fault(
         "SAE in another group", policy=change_layer("link", group=20), on=control_cell("M3"),
         fails=["SAE group"]),
+    "one-sae-group": Fault(
+        "the station tries the group of SAE that both ends have, and no other",
+        policy=change_layer("link", station_groups=None), on=control_cell(_GROUPS),
+        fails=["SAE groups tried"]),
+    "first-sae-group": Fault(
+        "the access point accepts the group that the station tries first",
+        policy=change_layer("link", access_point_groups=[20, 19]), on=control_cell(_GROUPS),
+        fails=["SAE group", "SAE groups tried"]),
     "optional-pmf": Fault(
         "protected management frames are possible only", policy=change_layer("link", pmf=1),
         on=control_cell("M3"), fails=[_AGREED]),

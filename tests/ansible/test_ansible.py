@@ -72,6 +72,7 @@ OWN: dict[str, dict[str, Any]] = {
     "vlan-psk": example("wpa2-psk-vlan"),
     "over-ds": example("wpa3-sae-ft-over-ds"),
     "fast-192-bit": example("wpa3-eap-192-bit-ft"),
+    "sae-groups": example("wpa3-sae-groups"),
     "hints": example("wpa3-sae-802.11kv"),
     "tkip-group": example("wpa2-tkip-group"),
     "accounted": example("wpa2-eap-accounting"),
@@ -132,7 +133,7 @@ GONE = {
 }
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
 SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device", "over-ds",
-                               "fast-192-bit",
+                               "fast-192-bit", "sae-groups",
                                "vlan-psk", "hints",
                                "tkip-group", "owe-transition", "tkip", "wep-40"],
                               ("station", "access_point")),
@@ -822,6 +823,14 @@ def test_access_points_pass_fast_transition_on_where_the_policy_says(rendered: R
     assert "ft_over_ds" not in both(rendered, "wpa3-sae")[0]
     for end in both(rendered, "fast-192-bit"):
         assert "FT-EAP-SHA384" in (end.get("wpa_key_mgmt"), end.get("key_mgmt"))
+
+
+def test_each_end_has_its_groups_of_sae(rendered: Rendered) -> None:
+    """The station's list in its order; the access point accepts the agreed group by default."""
+    ap = settings(rendered.path("sae-groups", "ap-a/hostapd.conf"))
+    station = rendered.path("sae-groups", "a2/wpa_supplicant.conf").read_text()
+    assert "sae_groups" not in ap
+    assert "sae_groups=20 19" in station.partition("network={")[0].splitlines()
 
 
 def test_access_points_and_stations_get_hints_where_the_policy_says(rendered: Rendered) -> None:

@@ -37,6 +37,16 @@ def test_what_else_a_station_accepts_is_named() -> None:
     assert _said(link={**link, "accepted": ["SAE", "WPA-PSK"]}) == ["link.accepted (SAE, WPA-PSK)"]
 
 
+def test_groups_of_sae_that_no_frame_shows_are_named() -> None:
+    """The station's refused groups are shown, and its further ones are not."""
+    link = {"cipher": "CCMP", "keys": "sae", "pmf": 2}
+    assert _said(link={**link, "station_groups": [21, 20, 19]}) == []
+    assert _said(link={**link, "station_groups": [21, 19, 20],
+                       "access_point_groups": [19, 20]}) == [
+        "further groups in link.station_groups (20)",
+        "further groups in link.access_point_groups (20)"]
+
+
 def test_options_are_named_each() -> None:
     """Those of either layer and either daemon, with what they are set to."""
     link = {"cipher": "CCMP", "keys": "eap", "options": {"hostapd": {"wpa_group_rekey": 600}}}
@@ -79,6 +89,7 @@ PROVEN_BY = {
     "link.cipher": "pairwise cipher negotiated", "link.keys": "key management negotiated",
     "link.pmf": "protection of management frames negotiated",
     "link.akm": "key management negotiated", "link.sae": "SAE element", "link.group": "SAE group",
+    "link.station_groups": "SAE groups tried", "link.access_point_groups": "SAE group",
     "link.group_mgmt": "protection of management frames negotiated",
     "link.roaming": "fast transition",
     "link.ft_over_ds": "fast transition over the DS",

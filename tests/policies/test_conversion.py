@@ -58,11 +58,11 @@ EXPECTED: Mapping[str, Sample] = {
         id="Buro-1"),
     "hostapd-transition.conf": Sample(
         {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 1, "group": 19, "beacon_protection": 1,
+                  "access_point_groups": [19, 20, 21],
                   "offered": ["WPA-PSK", "WPA-PSK-SHA256", "SAE"],
                   "neighbor_report": 1, "bss_transition": 1,
                   "options": {"hostapd": {"sae_pwe": 2, "sae_require_mfp": 1}}}},
         (f":8: wpa_psk: {CREDENTIAL}",
-         ":12: sae_groups: 20 and 21: a policy has one group",
          ":7: rsn_pairwise: GCMP: a policy has one cipher", f":9: sae_password: {CREDENTIAL}",
          ":16: unknown_of_tomorrow: not measured here",
          ":19: rrm_beacon_report: not measured here"), id="Home-5-GHz"),
@@ -94,8 +94,9 @@ EXPECTED: Mapping[str, Sample] = {
         {"link": WPA2_PSK}, ("layers.link.keys: psk is assumed", f":2: ssid: {SCENARIO}"),
             id="Home"),
     "wpa-three.conf": Sample(
-        {"link": {**WPA3, "sae": "h2e", "group": 20, "beacon_protection": 1, "ocv": 1}},
-        (":11: network: 'two \"2\"' is another one", ":7: sae_groups: 19: a policy has one group"),
+        {"link": {**WPA3, "sae": "h2e", "group": 20, "station_groups": [20, 19],
+                  "beacon_protection": 1, "ocv": 1}},
+        (":11: network: 'two \"2\"' is another one",),
         network="one"),
     "wpa-tls13.conf": Sample(
         {"link": {**WPA2_EAP, "pmf": 2, "akm": "sha256", "roaming": "okc",

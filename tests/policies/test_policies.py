@@ -395,6 +395,21 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     "TKIP for frames to all excludes PMF": (
         {"link": link(pmf=1, group_cipher="TKIP")},
         "x.yml:8: a network with TKIP has no protected management frames; write pmf: 0, or leave"),
+    "the agreed group of SAE is among the station's": (
+        {"link": link(keys="sae", pmf=2, station_groups=[20, 21])},
+        "x.yml:9: station_groups lacks 19, which both ends use by group; add 19 to it, or write"),
+    "the agreed group of SAE is among the access point's": (
+        {"link": link(keys="sae", pmf=2, group=20, access_point_groups=[19])},
+        "x.yml:10: access_point_groups lacks 20, which both ends use by group"),
+    "a station uses the first group that is accepted": (
+        {"link": link(keys="sae", pmf=2, station_groups=[20, 19], access_point_groups=[19, 20])},
+        "x.yml:9: a station that tries 20 first uses it, and group is 19; write group: 20, or"),
+    "a group of SAE stands once in a list": (
+        {"link": link(keys="sae", pmf=2, station_groups=[19, 19])},
+        "x.yml:9: station_groups names one group twice; leave one out"),
+    "OWE has one group": (
+        {"link": link(keys="owe", pmf=2, access_point_groups=[19, 20])},
+        "x.yml:9: access_point_groups are those of SAE, and keys is owe; leave out"),
     "TLS protects RADIUS already": (
         {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "transport": "radsec",
                                              "message_authenticator": "required"}},
@@ -673,6 +688,8 @@ GOOD_LAYERS: list[dict[str, Any]] = [
     {"link": link(keys="eap"), "dot1x": {"eap": "PEAP", "inner": "TLS"}},
     *({"link": link(keys="eap", roaming=roaming), "dot1x": {"eap": "TLS"}}
       for roaming in ("ft", "ft-pull", "okc", "pmksa", "fils")),
+    {"link": link(keys="sae", pmf=2, station_groups=[21, 20, 19], access_point_groups=[19])},
+    {"link": link(keys="sae", pmf=2, group=21, access_point_groups=[20, 21])},
     *({"link": {**SUITE_192, "roaming": roaming},
        "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}} for roaming in ("ft", "ft-pull")),
 ]
@@ -692,7 +709,10 @@ SINGLE_VALUES: list[tuple[str, str]] = [
     *((f"link: {{cipher: CCMP, keys: sae, pmf: 2, {field}}}", said) for field, said in [
         ("group: 22", "group: 22 is not known; write one of: 19, 20, 21"),
         ('group: "19"', "group: '19' is text; write 19 without quotes"),
-        ("group: [19, 20]", "group: a list stands where one value belongs; write one of: 19, 20"),
+        ("group: [20, 19]", "group: 20, station_groups: [20, 19], access_point_groups: [20, 19]}"),
+        ("group: [19, 22]", "group: a list stands where one value belongs; write one of: 19, 20"),
+        ("station_groups: 20", "20 stands where a list belongs; write it in brackets, with"),
+        ("station_groups: [20, 22]", "station_groups.1: 22 is not known; write one of: 19, 20"),
         ("group: p-256", "group: 'p-256' is 19; write group: 19"),
         ("group: yes", "group: yes is a boolean in YAML, where a number belongs; write one of: 19"),
         ("roaming: ft, ft_over_ds: yes", "ft_over_ds: yes is a boolean in YAML"),
