@@ -434,12 +434,14 @@ _TOKEN_ALIASES = {
     "chachapoly": "chacha20poly1305", "tripledes": "3des", "des3": "3des",
     "sha": "sha1", "sha2": "sha256", "hmacsha1": "sha1", "hmacsha256": "sha256",
     "sha2256": "sha256", "sha2384": "sha384", "sha2512": "sha512", "hmacmd5": "md5",
-    "x25519": "curve25519", "nistp256": "ecp256", "nistp384": "ecp384", "p256": "ecp256",
-    "p384": "ecp384", "secp256r1": "ecp256", "secp384r1": "ecp384", "dh2": "modp1024",
+    "x25519": "curve25519", "nistp256": "ecp256", "nistp384": "ecp384",
+    "nistp521": "ecp521", "p256": "ecp256",
+    "p384": "ecp384", "p521": "ecp521", "secp521r1": "ecp521",
+    "secp256r1": "ecp256", "secp384r1": "ecp384", "dh2": "modp1024",
     **{f"{prefix}{number}": name for prefix in ("group", "dh", "")
        for number, name in (("2", "modp1024"), ("5", "modp1536"), ("14", "modp2048"),
                             ("15", "modp3072"), ("16", "modp4096"), ("19", "ecp256"),
-                            ("20", "ecp384"), ("31", "curve25519"))},
+                            ("20", "ecp384"), ("21", "ecp521"), ("31", "curve25519"))},
     "kyber3": "mlkem768", "ke1mlkem768": "ke1_mlkem768", "ke1kyber3": "ke1_mlkem768",
 }
 #: Keywords that say nothing about what is measured: without extended sequence numbers.

@@ -25,6 +25,7 @@ from measure.packets.truncated_frames import DecryptedEspHeads, DecryptedFrameHe
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
 from policies.eap_methods import METHODS, USIM_METHODS
 from policies.link import EXCHANGED, FRAME_EXPANSION_BYTES
+from policies.proposals import AEADS
 from topologies.model import IPV4, IPV6, Medium
 
 # --- ML-KEM in IKEv2, by message lengths ---
@@ -484,7 +485,9 @@ def check_ike_authentication(layer: IpsecLayer, stays: Sequence[Sequence[Packet]
     The messages are encrypted. A signature of RSA-2048 adds 256 bytes, a certificate some 700.
     """
     expected = _PROOFS_OF_ENDS[layer.authentication]
-    sizes = [[next((_udp_payload_bytes(p) for p in packets if p.isakmp_exchange == _IKE_AUTH
+    further = sum(map(_esp_proposal_bytes, (layer.esp_offered or ())[1:]))
+    sizes = [[next((_udp_payload_bytes(p) - further * is_sent for p in packets
+                    if p.isakmp_exchange == _IKE_AUTH
                     and (p.ethernet_src == mac) == is_sent), 0) for is_sent in (True, False)]
              for packets in stays]
     kinds = [tuple(next((kind for kind, least in _LEAST_BYTES if size >= least), "none")
@@ -493,6 +496,17 @@ def check_ike_authentication(layer: IpsecLayer, stays: Sequence[Sequence[Packet]
                      for (sent, back), (kind, answer) in zip(sizes, kinds, strict=True))
     return Check("IKE authentication", bool(kinds) and all(kind == expected for kind in kinds),
                  f"first IKE_AUTH: {text or 'none'}; {' and '.join(expected)} expected")
+
+
+def _esp_proposal_bytes(proposal: str) -> int:
+    """Return the length of an ESP proposal in IKE_AUTH, where its group is left out.
+
+    It has a header of 8 bytes, an SPI of 4, and transforms of 8 (RFC 7296, 3.3). A key length takes
+    4 more.
+    """
+    cipher = proposal.split("-", maxsplit=1)[0]
+    transforms = 2 if cipher in AEADS else 3
+    return 12 + 8 * transforms + (4 if cipher.startswith("aes") else 0)
 
 
 def _is_clear_inner(packet: Packet, addresses: frozenset[str]) -> bool:

@@ -161,6 +161,13 @@ def unchecked_settings(policy: Policy,
     if layers.ipsec and layers.ipsec.esp_proposal.split("-")[-1] in GROUPS:
         found.append(UncheckedSetting("ipsec.esp_proposal", "the group in ipsec.esp_proposal",
                                       layers.ipsec.esp_proposal))
+    # ESP's proposals pass encrypted. The kernels show the one that was chosen.
+    for name in ("esp_offered", "esp_accepted") if layers.ipsec else ():
+        unused = [each for each in getattr(layers.ipsec, name) or ()
+                  if layers.ipsec and each != layers.ipsec.esp_proposal]
+        if unused:
+            found.append(UncheckedSetting(f"ipsec.{name}", f"further proposals in ipsec.{name}",
+                                          ", ".join(unused)))
     return found
 
 

@@ -87,7 +87,7 @@ _CHAP = "examples/wpa2-ttls-chap.yml"
 _NESTED = "examples/wpa2-peap-eap-tls.yml"
 _IKE_SECRET, _IKE_CERTIFICATES, _IKE_EAP = (
     f"examples/ikev2-{way}.yml" for way in ("psk", "certificates", "eap"))
-_LISTS = "examples/ikev2-proposals.yml"
+_LISTS, _ESP_LISTS = "examples/ikev2-proposals.yml", "examples/ikev2-esp-proposals.yml"
 _WINDOW = "examples/wpa3-eap-macsec-window.yml"
 _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
 
@@ -682,6 +682,14 @@ UNPROTECTED: Mapping[str, Fault] = {
         policy=change_layer("ipsec", ike_accepted=["aes128-sha256-modp2048",
                                                    "aes128-sha256-ecp256"]),
         on=control_cell(_LISTS), fails=["IKE proposal"]),
+    "other-esp-preference": Fault(
+        "the gateway prefers another one of the ESP proposals that the mobile node offers",
+        policy=change_layer("ipsec", esp_accepted=["aes128gcm16", "aes256gcm16"]),
+        on=control_cell(_ESP_LISTS), fails=["ESP transforms in the kernel"]),
+    "other-esp-offer": Fault(
+        "the mobile node does not offer the ESP proposal that both ends are to agree on",
+        policy=change_layer("ipsec", esp_offered=["chacha20poly1305", "aes128gcm16"]),
+        on=control_cell(_ESP_LISTS), fails=["ESP transforms in the kernel"]),
     "other-ike": Fault(
         "IKE of version 2 in place of 1", policy=change_layer("ipsec", ike=2),
         on=control_cell("P3"),

@@ -79,6 +79,7 @@ OWN: dict[str, dict[str, Any]] = {
     "authentic": example("wpa2-eap-message-authenticator"),
     "nested": example("wpa2-peap-eap-tls"),
     "ike-lists": example("ikev2-proposals"),
+    "esp-lists": example("ikev2-esp-proposals"),
     "listed": example("wpa2-eap-tls-crl"),
     "asked": example("wpa2-eap-tls-ocsp"),
     "tkip": {"link": {"cipher": "TKIP", "keys": "psk"}},
@@ -138,6 +139,7 @@ SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device"
                                "tkip-group", "owe-transition", "tkip", "wep-40"],
                               ("station", "access_point")),
               **dict.fromkeys(["ikev2-transport", "aka", "temporary", "nested", "ike-lists",
+                               "esp-lists",
                                "listed", "asked"], ("station", "home_agent")),
               "unasked": ("home_agent",), "vlan-ignored": ("access_point", "home_agent"),
                "many-nodes": ("home_agent",), "long-names": ("access_point",),
@@ -761,6 +763,14 @@ def test_each_end_has_its_own_list_of_ike_proposals(rendered: Rendered) -> None:
     for node, field in (("a2", "ike_offered"), ("ha-a", "ike_accepted")):
         text = rendered.path("ike-lists", node, "swanctl/swanctl.conf").read_text()
         assert text.count(f"\t\tproposals = {','.join(layer[field])}\n") == 1
+
+
+def test_each_end_has_its_own_list_of_esp_proposals(rendered: Rendered) -> None:
+    """The same for what the tunnel itself has."""
+    layer = OWN["esp-lists"]["ipsec"]
+    for node, field in (("a2", "esp_offered"), ("ha-a", "esp_accepted")):
+        text = rendered.path("esp-lists", node, "swanctl/swanctl.conf").read_text()
+        assert text.count(f"\t\t\t\tesp_proposals = {','.join(layer[field])}\n") == 1
 
 
 def test_certificates_inside_a_tunnel_are_the_stations_own(rendered: Rendered) -> None:

@@ -73,6 +73,16 @@ def test_a_group_of_esp_is_negotiated_in_secret() -> None:
     assert "aes128-sha256-ecp256" in said
 
 
+def test_further_proposals_of_esp_pass_in_secret() -> None:
+    """The kernels show the chosen one, and nothing shows the others."""
+    ipsec = {"ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "aes128-sha256"}
+    assert _said(ipsec={**ipsec, "esp_offered": ["aes128-sha256"]}) == []
+    assert _said(ipsec={**ipsec, "esp_offered": ["aes256gcm16", "aes128-sha256"],
+                        "esp_accepted": ["aes128-sha256", "3des-md5"]}) == [
+        "further proposals in ipsec.esp_offered (aes256gcm16)",
+        "further proposals in ipsec.esp_accepted (3des-md5)"]
+
+
 def test_of_the_projects_own_only_known_ones_are_named() -> None:
     """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
     left = {name: said for name in policy_ids()
@@ -110,7 +120,8 @@ PROVEN_BY = {
     "dot1x.tls.group": "TLS group", "dot1x.tls.revocation": "revoked certificate is refused",
     "ipsec.ike_offered": "IKE proposals offered", "ipsec.ike_accepted": "IKE proposal",
     "ipsec.ike": "ISAKMP packets", "ipsec.ike_proposal": "IKE proposal",
-    "ipsec.esp_proposal": "ESP transforms in the kernel",
+    **dict.fromkeys(("ipsec.esp_proposal", "ipsec.esp_offered", "ipsec.esp_accepted"),
+                    "ESP transforms in the kernel"),
     "ipsec.authentication": "IKE authentication",
     "ipsec.mode": "ESP transforms in the kernel", "ipsec.mobike": "MOBIKE",
     "ipsec.dpd": "dead peer detection", "ipsec.keepalive": "NAT keepalives",

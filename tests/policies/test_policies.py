@@ -410,6 +410,22 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     "OWE has one group": (
         {"link": link(keys="owe", pmf=2, access_point_groups=[19, 20])},
         "x.yml:9: access_point_groups are those of SAE, and keys is owe; leave out"),
+    "the ESP proposal is among those offered": (
+        {"ipsec": ipsec(esp_offered=["aes256gcm16"])},
+        "x.yml:9: esp_offered lacks aes128-sha256, which is esp_proposal; add it"),
+    "an ESP proposal stands once in a list": (
+        {"ipsec": ipsec(esp_accepted=["aes128-sha256"] * 2)},
+        "x.yml:9: esp_accepted names one proposal twice; leave one out"),
+    "the gateway takes the first of its ESP proposals": (
+        {"ipsec": ipsec(esp_offered=["aes128-sha256", "aes256gcm16"],
+                        esp_accepted=["aes256gcm16", "aes128-sha256"])},
+        "x.yml:12: a gateway that accepts aes256gcm16 first takes it, and esp_proposal is aes128-"),
+    "ESP's lists have ESP's proposals": (
+        {"ipsec": ipsec(esp_offered=["aes128-sha256", "aes128gcm16-prfsha256-ecp256"])},
+        "x.yml:9: layers.ipsec.esp_offered: "),
+    "IKEv1 has one group for ESP": (
+        {"ipsec": ipsec(ike=1, esp_offered=["aes128-sha256", "aes128-sha256-ecp521"])},
+        "x.yml:9: IKEv1 has one group for all proposals of ESP, and esp_offered has several"),
     "TLS protects RADIUS already": (
         {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "transport": "radsec",
                                              "message_authenticator": "required"}},
@@ -685,6 +701,9 @@ GOOD_LAYERS: list[dict[str, Any]] = [
     {"ipsec": ipsec(ike_offered=["aes256-sha256-ecp384", "aes128-sha256-ecp256"],
                     ike_accepted=["aes256-sha256-modp3072", "aes128-sha256-ecp256"])},
     {"ipsec": ipsec(ike_offered=["aes128-sha256-ecp256", "aes256-sha256-ecp384"])},
+    {"ipsec": ipsec(ike_proposal="aes256-sha512-ecp521", esp_offered=["aes256gcm16",
+                                                                      "aes128-sha256"],
+                    esp_accepted=["3des-md5", "aes128-sha256"])},
     {"link": link(keys="eap"), "dot1x": {"eap": "PEAP", "inner": "TLS"}},
     *({"link": link(keys="eap", roaming=roaming), "dot1x": {"eap": "TLS"}}
       for roaming in ("ft", "ft-pull", "okc", "pmksa", "fils")),
