@@ -46,8 +46,9 @@ _ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
 MOBILE_IP, MOBIKE, WIREGUARD, QUIC, MPTCP = "mobile-ip", "mobike", "wireguard", "quic", "mptcp"
 #: What a QUIC client does when its address changes.
 OnMove = Literal["migrate", "reconnect"]
-#: How IKE peers authenticate.
-IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls"]
+#: How IKE peers authenticate, and the EAP methods among these ways.
+_IKE_EAP = ("eap-tls", "eap-mschapv2")
+IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls", "eap-mschapv2"]
 #: MACsec cipher suites that the daemons of both ends support.
 Macsec = Literal["GCM-AES-128"]
 
@@ -85,7 +86,8 @@ class IpsecLayer(SparseLayer):
         "of them that is offered. Left out: esp_proposal alone.")
     authentication: IkeAuthentication = Field(
         default="pubkey", description="How the ends prove who they are: by raw RSA keys, X.509 "
-        "certificates, a pre-shared key, or EAP-TLS against a gateway with a certificate."
+        "certificates, a pre-shared key, or EAP-TLS or EAP-MSCHAPv2 against a gateway with a "
+        "certificate."
     )
     mode: Literal["tunnel", "transport"] = Field(default="tunnel", description="ESP mode.")
     mobike: Annotated[Literal[0, 1], Whole] | None = Field(
@@ -178,8 +180,8 @@ class IpsecLayer(SparseLayer):
             raise make_fault(f"authentication: {self.authentication} is for IKEv2 here, and ike "
                              "is 1", "write ike: 2, or leave out authentication",
                              ("authentication",), ("ike",))
-        # guest/strongswan.sh compiles it without the plug-ins x509 and eap-tls.
-        if self.authentication in ("certificate", "eap-tls") and self.is_post_quantum:
+        # guest/strongswan.sh compiles it without the plug-ins x509, eap-tls and eap-mschapv2.
+        if self.authentication in ("certificate", *_IKE_EAP) and self.is_post_quantum:
             raise make_fault("the strongSwan with ML-KEM has no certificates here",
                              "write authentication: pubkey or psk, or leave mlkem768 out of "
                              "ike_proposal", ("authentication",), ("ike_proposal",))

@@ -224,7 +224,7 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "pubkey": "rsa rsasig public-key pubkeys raw-key raw-rsa rsa-key pub-key",
         "certificate": "cert certs certificates x509 x.509",
         "psk": "pre-shared-key preshared-key secret shared-secret preshared",
-        "eap-tls": "eap"}),
+        "eap-tls": "eap", "eap-mschapv2": "mschapv2 mschap-v2 eap-mschap-v2 mschap"}),
     "ipsec.mode": _make_words("ipsec.mode", {"tunnel": "tunnel-mode", "transport":
                                              "transport-mode"}),
     "ipsec.mobike": _make_switch("ipsec.mobike"),
@@ -243,7 +243,7 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
 #: Words that other programs have and no policy can say, with what is measured in their place.
 NOT_HERE: Mapping[str, Mapping[str, str]] = {
     "ipsec.authentication": fold_keys({
-        "xauth ecdsa": "pubkey", "eap-mschapv2 eap-radius eap-md5 eap-ttls eap-peap": "eap-tls"}),
+        "xauth ecdsa": "pubkey", "eap-radius eap-md5 eap-ttls eap-peap": "eap-tls"}),
 }
 #: The same, where nothing is measured in their place.
 NOTHING_LIKE_IT: Mapping[str, frozenset[str]] = {

@@ -90,12 +90,13 @@ _SECRET, _SIGNATURE, _SIGNED_CERTIFICATE = "no signature", "signature", "signatu
 _PROOFS_OF_ENDS = {
     "pubkey": (_SIGNATURE, _SIGNATURE), "psk": (_SECRET, _SECRET),
     "certificate": (_SIGNED_CERTIFICATE, _SIGNED_CERTIFICATE),
-    "eap-tls": (_SECRET, _SIGNED_CERTIFICATE)}
+    **dict.fromkeys(("eap-tls", "eap-mschapv2"), (_SECRET, _SIGNED_CERTIFICATE))}
 #: Least bytes of a first IKE_AUTH message with each of them: identities, ESP proposal, selectors
 #: and notifies take fewer than 400 bytes.
 _LEAST_BYTES = ((_SIGNED_CERTIFICATE, 900), (_SIGNATURE, 400), (_SECRET, 1))
-#: Further packets of EAP-TLS inside IKE_AUTH, and of the proof of the keys.
-_PACKETS_OF_EAP = 12
+#: Further packets of EAP inside IKE_AUTH, and of the proof of the keys. EAP-MSCHAPv2 has a response
+#: to the challenge, and an acknowledgement of success (draft-kamath-pppext-eap-mschapv2).
+_PACKETS_OF_EAP = {"eap-tls": 12, "eap-mschapv2": 6}
 #: A further key exchange adds IKE_INTERMEDIATE in both directions.
 _INTERMEDIATES = 2
 
@@ -421,7 +422,7 @@ def check_ipsec(layer: IpsecLayer, observed: Observation) -> Iterator[Check]:
     isakmp = [len({p.ike_message_key for p in stay}) for stay in packets]
     retransmitted = sum(map(len, packets)) - sum(isakmp)
     each = (_IKE_PACKETS[layer.ike] + (_INTERMEDIATES if layer.is_hybrid else 0)
-            + (_PACKETS_OF_EAP if layer.authentication == "eap-tls" else 0))
+            + _PACKETS_OF_EAP.get(layer.authentication, 0))
     expected = [each if place == 0 or observed.renews_tunnel else 0
                 for place in range(len(isakmp))]
     yield Check("ISAKMP packets", isakmp == expected,

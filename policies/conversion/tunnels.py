@@ -249,10 +249,10 @@ def _set_authentication(draft: PolicyDraft, setting: Setting) -> None:
     if setting.key not in ("auth", "auth2"):
         return
     word = strip_quotes(setting.value).lower()
-    if draft.find_value("ipsec.authentication") == "eap-tls":
+    if draft.find_value("ipsec.authentication") in ("eap-tls", "eap-mschapv2"):
         draft.take_over(setting)  # the gateway's, which has a certificate
         return
-    if word in ("psk", "eap-tls") and draft.find_value("ipsec.ike") == 2:
+    if word in ("psk", "eap-tls", "eap-mschapv2") and draft.find_value("ipsec.ike") == 2:
         draft.set_field("ipsec.authentication", word, setting)
         return
     if word in ("pubkey", "") or word.startswith(("rsa", "pubkey-", "rsa-")):

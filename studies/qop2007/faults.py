@@ -85,8 +85,8 @@ _OVER_IPV6 = "examples/scenarios/N2-ipv6.yml"
 _CERTIFICATES = "examples/wpa2-peap-rsa3072.yml"
 _CHAP = "examples/wpa2-ttls-chap.yml"
 _NESTED = "examples/wpa2-peap-eap-tls.yml"
-_IKE_SECRET, _IKE_CERTIFICATES, _IKE_EAP = (
-    f"examples/ikev2-{way}.yml" for way in ("psk", "certificates", "eap"))
+_IKE_SECRET, _IKE_CERTIFICATES, _IKE_EAP, _IKE_PASSWORD = (
+    f"examples/ikev2-{way}.yml" for way in ("psk", "certificates", "eap", "eap-mschapv2"))
 _LISTS, _ESP_LISTS = "examples/ikev2-proposals.yml", "examples/ikev2-esp-proposals.yml"
 _WINDOW = "examples/wpa3-eap-macsec-window.yml"
 _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
@@ -377,6 +377,13 @@ TODAYS: Mapping[str, Fault] = {
     "wireguard-at-home": Fault(
         "Mobile IP follows the node, and its tunnel keeps the home address",
         policy=change_layer("wireguard", roams=None), on=control_cell("M10", "R3"),
+    "certificate-for-password": Fault(
+        "IKE by certificates of both ends, and no password", on=control_cell(_IKE_PASSWORD),
+        policy=change_layer("ipsec", authentication="certificate"),
+        fails=["ISAKMP packets", "IKE authentication"]),
+    "tls-for-password": Fault(
+        "EAP-TLS in place of EAP-MSCHAPv2 inside IKE", on=control_cell(_IKE_PASSWORD),
+        policy=change_layer("ipsec", authentication="eap-tls"), fails=["ISAKMP packets"]),
         fails=[_NO_MOBILE_IP, _NEW_ADDRESS, _IN_KERNELS]),
     "beside-quic": Fault(
         "the stream's datagrams go around QUIC's tunnel", on=control_cell("M15"),
@@ -566,6 +573,9 @@ SPOILT: Mapping[str, Fault] = {
 }
 _SEVERAL = {"authentications": "4"}
 _EARLIER = "{} (earlier authentications)"
+    "wrong-ike-password": Fault(
+        "the mobile node has another password for IKE than the gateway",
+        {"station.ike_secret": ""}, on=control_cell(_IKE_PASSWORD)),
 UNPROTECTED: Mapping[str, Fault] = {
     "second-in-clear": Fault(
         "the second of several authentications builds no IPsec tunnel, and its packets pass in "

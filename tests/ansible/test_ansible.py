@@ -80,6 +80,7 @@ OWN: dict[str, dict[str, Any]] = {
     "nested": example("wpa2-peap-eap-tls"),
     "ike-lists": example("ikev2-proposals"),
     "esp-lists": example("ikev2-esp-proposals"),
+    "ike-password": example("ikev2-eap-mschapv2"),
     "listed": example("wpa2-eap-tls-crl"),
     "asked": example("wpa2-eap-tls-ocsp"),
     "tkip": {"link": {"cipher": "TKIP", "keys": "psk"}},
@@ -139,7 +140,7 @@ SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device"
                                "tkip-group", "owe-transition", "tkip", "wep-40"],
                               ("station", "access_point")),
               **dict.fromkeys(["ikev2-transport", "aka", "temporary", "nested", "ike-lists",
-                               "esp-lists",
+                               "esp-lists", "ike-password",
                                "listed", "asked"], ("station", "home_agent")),
               "unasked": ("home_agent",), "vlan-ignored": ("access_point", "home_agent"),
                "many-nodes": ("home_agent",), "long-names": ("access_point",),
@@ -771,6 +772,19 @@ def test_each_end_has_its_own_list_of_esp_proposals(rendered: Rendered) -> None:
     for node, field in (("a2", "esp_offered"), ("ha-a", "esp_accepted")):
         text = rendered.path("esp-lists", node, "swanctl/swanctl.conf").read_text()
         assert text.count(f"\t\t\t\tesp_proposals = {','.join(layer[field])}\n") == 1
+
+
+def test_password_of_ike_is_the_nodes_and_the_certificate_the_gateways(
+        rendered: Rendered) -> None:
+    """Both ends find the password by the node's identity, and the node trusts the authority."""
+    node, gateway = (rendered.path("ike-password", name, "swanctl/swanctl.conf").read_text()
+                     for name in ("a2", "ha-a"))
+    for text in (node, gateway):
+        assert "eap-a2 {\n\t\tid = fqdn:a2\n\t\tsecret = " in text
+        assert text.count("auth = eap-mschapv2") == 1
+    assert "cacerts = root.pem" in node and "certs = a2.pem" not in node
+    assert "certs = ha-a.pem" in gateway
+    assert "eap-mschapv2" in rendered.path("ike-password", "a2/strongswan.conf").read_text()
 
 
 def test_certificates_inside_a_tunnel_are_the_stations_own(rendered: Rendered) -> None:

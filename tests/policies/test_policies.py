@@ -859,7 +859,7 @@ def test_option_table_says_one_thing_of_each_option() -> None:
         names = [name for group in load_options().groups_of(daemon) for name in group.names.split()]
         assert len(set(names)) == len(names)
         for group in load_options().groups_of(daemon):
-            assert sum(map(bool, (group.set_by, group.no_effect, group.needs, group.check))) == 1
+            assert sum(map(bool, (group.set_by, group.no_effect, group.needs or group.check))) == 1
             assert not group.set_by or group.set_by in load_options().owners
             for field in (*group.needs, *filter(None, [group.excludes])):
                 declared = find_declaration(policies.Layers, field.split("."))
