@@ -80,6 +80,8 @@ _FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
 #: Scenario whose first RADIUS server is down.
 _FAILOVER = "examples/scenarios/radius-failover.yml"
 #: Scenario whose streams are IPv6.
+#: Scenarios whose wire has a rate for each direction, or loses packets in bursts.
+_ASYMMETRIC, _BURSTS = (f"examples/scenarios/N2-{way}.yml" for way in ("asymmetric", "bursts"))
 _OVER_IPV6 = "examples/scenarios/N2-ipv6.yml"
 #: PEAP with other certificates and fragments, and TTLS with CHAP.
 _CERTIFICATES = "examples/wpa2-peap-rsa3072.yml"
@@ -375,8 +377,6 @@ TODAYS: Mapping[str, Fault] = {
         policy=change_layer("ipsec", ike_proposal="aes256gcm16-prfsha384-curve25519"),
         fails=["ISAKMP packets", "IKE proposal", "ML-KEM-768 is exchanged"]),
     "wireguard-at-home": Fault(
-        "Mobile IP follows the node, and its tunnel keeps the home address",
-        policy=change_layer("wireguard", roams=None), on=control_cell("M10", "R3"),
     "certificate-for-password": Fault(
         "IKE by certificates of both ends, and no password", on=control_cell(_IKE_PASSWORD),
         policy=change_layer("ipsec", authentication="certificate"),
@@ -384,6 +384,8 @@ TODAYS: Mapping[str, Fault] = {
     "tls-for-password": Fault(
         "EAP-TLS in place of EAP-MSCHAPv2 inside IKE", on=control_cell(_IKE_PASSWORD),
         policy=change_layer("ipsec", authentication="eap-tls"), fails=["ISAKMP packets"]),
+        "Mobile IP follows the node, and its tunnel keeps the home address",
+        policy=change_layer("wireguard", roams=None), on=control_cell("M10", "R3"),
         fails=[_NO_MOBILE_IP, _NEW_ADDRESS, _IN_KERNELS]),
     "beside-quic": Fault(
         "the stream's datagrams go around QUIC's tunnel", on=control_cell("M15"),
@@ -571,11 +573,11 @@ SPOILT: Mapping[str, Fault] = {
     "no-advertisement": Fault("no router advertises an IPv6 prefix", withhold=["dnsmasq"],
                               on=control_cell("P1", _OVER_IPV6)),
 }
-_SEVERAL = {"authentications": "4"}
-_EARLIER = "{} (earlier authentications)"
     "wrong-ike-password": Fault(
         "the mobile node has another password for IKE than the gateway",
         {"station.ike_secret": ""}, on=control_cell(_IKE_PASSWORD)),
+_SEVERAL = {"authentications": "4"}
+_EARLIER = "{} (earlier authentications)"
 UNPROTECTED: Mapping[str, Fault] = {
     "second-in-clear": Fault(
         "the second of several authentications builds no IPsec tunnel, and its packets pass in "
@@ -731,6 +733,12 @@ UNPROTECTED: Mapping[str, Fault] = {
         on=control_cell("P1", "campus-0ms"), fails=["address by DHCP"]),
     fault_injection.STATIC_IPV6: Fault(
         "the mobile node takes its IPv6 address without a router advertisement",
+    fault_injection.EQUAL_RATES: Fault(
+        "both directions of a wire have one rate", on=control_cell("P1", _ASYMMETRIC),
+        fails=["wires have a rate for each direction"]),
+    fault_injection.SINGLE_LOSSES: Fault(
+        "a wire loses each packet by itself, and none in bursts",
+        on=control_cell("P1", _BURSTS), fails=["wires lose packets in bursts"]),
         on=control_cell("P1", _OVER_IPV6), fails=["address by SLAAC"]),
     fault_injection.OVER_IPV4: Fault(
         "the streams are IPv4 packets, where the scenario has IPv6",
