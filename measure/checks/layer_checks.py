@@ -10,6 +10,7 @@ key management in `key_management`.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
@@ -163,7 +164,7 @@ def check_link(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
         if not observed.raw.get("cards"):  # real radios need no model of airtime
             yield _check_lengths(layer, observed)
         if layer.keys != "static":
-            yield _check_decryption(layer, observed)
+            yield from _check_decryption(layer, observed)
     elif layer.keys in EXCHANGED or layer.roaming:
         yield Check("frames open with the keys in force", ok=False,
                     detail="no kernel has told a key")
@@ -208,7 +209,7 @@ def _header_bytes(packet: Packet, medium: Medium | None, cells: Collection[str])
     return (medium.group_mac_bytes if is_to_all else medium.mac_bytes) - _CHECKSUM_BYTES
 
 
-def _check_decryption(layer: LinkLayer, observed: Observation) -> Check:
+def _check_decryption(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
     """Check that frames decrypt with keys derived from captures and the run's secrets.
 
     Further mobile nodes authenticated before the captures. Their frames decrypt with keys from the
@@ -222,8 +223,39 @@ def _check_decryption(layer: LinkLayer, observed: Observation) -> Check:
                             + (" and its companions' by their kernels" if has_keys else ""))
     readable, example = _count_readable(observed)
     begun = _verify_heads(layer, observed, macs)
-    return Check("frames open with the keys in force",
-                 is_open and not readable and not begun.closed, detail + begun.detail + example)
+    yield Check("frames open with the keys in force",
+                is_open and not readable and not begun.closed, detail + begun.detail + example)
+    interval_s = _group_rekey_s(layer)
+    times_s = [] if observed.part else [p.time_s for p in observed.packets_of("traffic-air")]
+    if interval_s and times_s and max(times_s) - min(times_s) >= interval_s:
+        yield _check_group_renewal(interval_s, begun.group_messages,
+                                   int((max(times_s) - min(times_s)) / interval_s))
+
+
+#: By how much a renewal may be late (s).
+_RENEWED_LATE_S = 0.25
+
+
+def _group_rekey_s(layer: LinkLayer) -> int:
+    """Return hostapd's interval between group keys in s, 0 for none."""
+    value = str(layer.options.hostapd.get("wpa_group_rekey", 0))
+    return int(value) if value.isdecimal() else 0
+
+
+def _check_group_renewal(interval_s: int, messages: Sequence[tuple[float, bool]],
+                         due: int) -> Check:
+    """Check that the access point renewed the group key at its intervals during the streams.
+
+    Message 1 of each group key handshake has the new key. Message 2 may be captured whole, and is
+    not needed. Other group keys passed before the streams.
+    """
+    sent_s = [at_s for at_s, is_first in messages if is_first]
+    gaps_s = [after - before for before, after in itertools.pairwise(sent_s)]
+    return Check("group key is renewed", len(sent_s) >= due > 0
+                 and all(abs(gap - interval_s) <= _RENEWED_LATE_S for gap in gaps_s),
+                 f"{len(sent_s)} new keys passed during streams, {due} or more expected by an "
+                 f"interval of {interval_s} s; they are "
+                 f"{', '.join(f'{gap:.2f}' for gap in gaps_s) or 'no'} s apart")
 
 
 def _verify_heads(layer: LinkLayer, observed: Observation,

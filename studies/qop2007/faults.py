@@ -73,15 +73,16 @@ _VLAN, _VLAN_PSK = "examples/wpa2-eap-vlan.yml", "examples/wpa2-psk-vlan.yml"
 _TAGGED, _BRIDGED = "VLAN tag on the wire", "station is in its VLAN's bridge"
 _APART = "other VLANs do not reach the station"
 _OWE_TRANSITION = "examples/owe-transition.yml"
+_REKEY = "examples/wpa2-psk-group-rekey.yml"
 _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
 #: A station that tries two groups of SAE, and the 192-bit suite with fast transition.
 _GROUPS = "examples/wpa3-sae-groups.yml"
 _FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
 #: Scenario whose first RADIUS server is down.
 _FAILOVER = "examples/scenarios/radius-failover.yml"
-#: Scenario whose streams are IPv6.
 #: Scenarios whose wire has a rate for each direction, or loses packets in bursts.
 _ASYMMETRIC, _BURSTS = (f"examples/scenarios/N2-{way}.yml" for way in ("asymmetric", "bursts"))
+#: Scenario whose streams are IPv6.
 _OVER_IPV6 = "examples/scenarios/N2-ipv6.yml"
 #: PEAP with other certificates and fragments, and TTLS with CHAP.
 _CERTIFICATES = "examples/wpa2-peap-rsa3072.yml"
@@ -163,6 +164,10 @@ TODAYS: Mapping[str, Fault] = {
         "beacons are not protected", policy=change_layer("link", beacon_protection=0),
         on=control_cell("M3"),
         fails=["beacons are protected"]),
+    "no-group-renewal": Fault(
+        "the access point keeps the key of frames to all",
+        policy=change_layer("link", options=DaemonOptions()), on=control_cell(_REKEY),
+        fails=["group key is renewed"]),
     "no-neighbor-reports": Fault(
         "access points have no neighbor reports", policy=change_layer("link", neighbor_report=0),
         on=control_cell(_REPORTS), fails=["neighbor reports supported"]),
@@ -372,11 +377,6 @@ TODAYS: Mapping[str, Fault] = {
         "IKE by certificates of both ends, and no EAP", on=control_cell(_IKE_EAP),
         policy=change_layer("ipsec", authentication="certificate"),
         fails=["ISAKMP packets", "IKE authentication"]),
-    "no-ml-kem": Fault(
-        "IKE by x25519 alone, as a strongSwan without ML-KEM has it", on=control_cell("M12"),
-        policy=change_layer("ipsec", ike_proposal="aes256gcm16-prfsha384-curve25519"),
-        fails=["ISAKMP packets", "IKE proposal", "ML-KEM-768 is exchanged"]),
-    "wireguard-at-home": Fault(
     "certificate-for-password": Fault(
         "IKE by certificates of both ends, and no password", on=control_cell(_IKE_PASSWORD),
         policy=change_layer("ipsec", authentication="certificate"),
@@ -384,6 +384,11 @@ TODAYS: Mapping[str, Fault] = {
     "tls-for-password": Fault(
         "EAP-TLS in place of EAP-MSCHAPv2 inside IKE", on=control_cell(_IKE_PASSWORD),
         policy=change_layer("ipsec", authentication="eap-tls"), fails=["ISAKMP packets"]),
+    "no-ml-kem": Fault(
+        "IKE by x25519 alone, as a strongSwan without ML-KEM has it", on=control_cell("M12"),
+        policy=change_layer("ipsec", ike_proposal="aes256gcm16-prfsha384-curve25519"),
+        fails=["ISAKMP packets", "IKE proposal", "ML-KEM-768 is exchanged"]),
+    "wireguard-at-home": Fault(
         "Mobile IP follows the node, and its tunnel keeps the home address",
         policy=change_layer("wireguard", roams=None), on=control_cell("M10", "R3"),
         fails=[_NO_MOBILE_IP, _NEW_ADDRESS, _IN_KERNELS]),
@@ -568,14 +573,14 @@ SPOILT: Mapping[str, Fault] = {
     "wrong-ike-secret": Fault(
         "the mobile node has another pre-shared key for IKE than the gateway",
         {"station.ike_secret": ""}, on=control_cell(_IKE_SECRET)),
+    "wrong-ike-password": Fault(
+        "the mobile node has another password for IKE than the gateway",
+        {"station.ike_secret": ""}, on=control_cell(_IKE_PASSWORD)),
     "radius-down": Fault("the RADIUS server does not run", withhold=["freeradius"],
                          on=control_cell("P8")),
     "no-advertisement": Fault("no router advertises an IPv6 prefix", withhold=["dnsmasq"],
                               on=control_cell("P1", _OVER_IPV6)),
 }
-    "wrong-ike-password": Fault(
-        "the mobile node has another password for IKE than the gateway",
-        {"station.ike_secret": ""}, on=control_cell(_IKE_PASSWORD)),
 _SEVERAL = {"authentications": "4"}
 _EARLIER = "{} (earlier authentications)"
 UNPROTECTED: Mapping[str, Fault] = {
@@ -728,17 +733,17 @@ UNPROTECTED: Mapping[str, Fault] = {
         "the delay of the RADIUS server's wire does not vary",
         on=control_cell("M4", "examples/scenarios/campus-jitter.yml"),
         fails=["RADIUS server has its jitter"]),
-    fault_injection.STATIC_ADDRESS: Fault(
-        "the mobile node takes its address, and asks no DHCP server",
-        on=control_cell("P1", "campus-0ms"), fails=["address by DHCP"]),
-    fault_injection.STATIC_IPV6: Fault(
-        "the mobile node takes its IPv6 address without a router advertisement",
     fault_injection.EQUAL_RATES: Fault(
         "both directions of a wire have one rate", on=control_cell("P1", _ASYMMETRIC),
         fails=["wires have a rate for each direction"]),
     fault_injection.SINGLE_LOSSES: Fault(
         "a wire loses each packet by itself, and none in bursts",
         on=control_cell("P1", _BURSTS), fails=["wires lose packets in bursts"]),
+    fault_injection.STATIC_ADDRESS: Fault(
+        "the mobile node takes its address, and asks no DHCP server",
+        on=control_cell("P1", "campus-0ms"), fails=["address by DHCP"]),
+    fault_injection.STATIC_IPV6: Fault(
+        "the mobile node takes its IPv6 address without a router advertisement",
         on=control_cell("P1", _OVER_IPV6), fails=["address by SLAAC"]),
     fault_injection.OVER_IPV4: Fault(
         "the streams are IPv4 packets, where the scenario has IPv6",

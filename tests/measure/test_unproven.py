@@ -49,10 +49,10 @@ def test_groups_of_sae_that_no_frame_shows_are_named() -> None:
 
 def test_options_are_named_each() -> None:
     """Those of either layer and either daemon, with what they are set to."""
-    link = {"cipher": "CCMP", "keys": "eap", "options": {"hostapd": {"wpa_group_rekey": 600}}}
+    link = {"cipher": "CCMP", "keys": "eap", "options": {"hostapd": {"wpa_gmk_rekey": 600}}}
     dot1x = {"eap": "TLS", "options": {"wpa_supplicant": {"fragment_size": 300}}}
     assert _said(link=link, dot1x=dot1x) == [
-        "wpa_supplicant's fragment_size (300)", "hostapd's wpa_group_rekey (600)"]
+        "wpa_supplicant's fragment_size (300)", "hostapd's wpa_gmk_rekey (600)"]
 
 
 @pytest.mark.parametrize(("tls", "said"), [
@@ -152,10 +152,10 @@ def test_every_field_is_proven_or_named() -> None:
 def test_option_that_a_check_covers_is_named_where_the_check_does_not_hold() -> None:
     """The table says which check it is; a record's evidence, whether it holds."""
     link = {"cipher": "CCMP", "keys": "psk", "options": {
-        "hostapd": {"ignore_broadcast_ssid": 1, "wpa_group_rekey": 600}}}
+        "hostapd": {"ignore_broadcast_ssid": 1, "wpa_gmk_rekey": 600}}}
     policy = Policy.model_validate({"id": "X", "name": "X", "layers": {"link": link}})
     rekey, name = (f"link.options.hostapd.{each}" for each in (
-        "wpa_group_rekey", "ignore_broadcast_ssid"))
+        "wpa_gmk_rekey", "ignore_broadcast_ssid"))
     held = CheckRecord(check=key_management.HIDDEN_NETWORK_CHECK, ok=True, detail="")
     assert [each.path for each in judgement.unchecked_settings(policy)] == [rekey]
     assert [each.path for each in judgement.unchecked_settings(policy, [held])] == [rekey]
@@ -167,7 +167,17 @@ def test_option_that_a_check_covers_is_named_where_the_check_does_not_hold() -> 
 def test_checks_of_the_table_of_options_exist() -> None:
     """What covers an option is a check that is made."""
     assert {group.check for daemon in DAEMONS for group in load_options().groups_of(daemon)
-            if group.check} == {key_management.HIDDEN_NETWORK_CHECK}
+            if group.check} == {key_management.HIDDEN_NETWORK_CHECK, "group key is renewed"}
+
+
+def test_renewal_of_group_keys_is_named_where_streams_are_shorter() -> None:
+    """No check of it is made then."""
+    policy = load_policy(PROJECT / "examples" / "wpa2-psk-group-rekey.yml")
+    made = CheckRecord(check="station is associated", ok=True, detail="")
+    assert [each.path for each in judgement.unchecked_settings(policy, [made])] == [
+        "link.options.hostapd.wpa_group_rekey"]
+    renewed = made.model_copy(update={"check": "group key is renewed"})
+    assert judgement.unchecked_settings(policy, [made, renewed]) == []
 
 
 def _left(policy: Policy, *names: str) -> list[str]:
