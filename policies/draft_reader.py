@@ -640,6 +640,12 @@ class DraftReader:
             self.add_error(path, f"{show_value(value)} is CCMP for stations that have it, and TKIP "
                            "for frames to all", "link")
             return {"link.cipher": "CCMP", "link.group_cipher": "TKIP"}
+        if name == "link.group" and len(words) > 1 and {*words} <= {"19", "20", "21"}:
+            self.add_error(path, f"{show_value(value)} is several groups, of which both ends use "
+                           "one (group)", "link")
+            groups = [int(word) for word in dict.fromkeys(words)]
+            return {"link.group": groups[0], "link.station_groups": groups,
+                    "link.access_point_groups": [*groups]}
         if name == "link.akm" and {*map(fold_word, words)} == {"sha1", "sha256"}:
             self.add_error(path, f"{show_value(value)} is two key managements, of which the "
                            "station uses one (akm)", "link")

@@ -30,6 +30,7 @@ from policies.link import LinkLayer
 from policies.options import OptionSetting, check_phase1, check_setting, is_secret
 from policies.proposals import (
     ADDITIONAL,
+    GROUPS,
     check_esp,
     check_ike,
     is_post_quantum,
@@ -45,10 +46,17 @@ _ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
 MOBILE_IP, MOBIKE, WIREGUARD, QUIC, MPTCP = "mobile-ip", "mobike", "wireguard", "quic", "mptcp"
 #: What a QUIC client does when its address changes.
 OnMove = Literal["migrate", "reconnect"]
-#: How IKE peers authenticate.
-IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls"]
+#: How IKE peers authenticate, and the EAP methods among these ways.
+_IKE_EAP = ("eap-tls", "eap-mschapv2")
+IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls", "eap-mschapv2"]
 #: MACsec cipher suites that the daemons of both ends support.
 Macsec = Literal["GCM-AES-128"]
+
+
+def _group_of(proposal: str) -> str:
+    """Return the group in an ESP proposal, "" for none."""
+    last = proposal.rsplit("-", maxsplit=1)[-1]
+    return last if last in GROUPS else ""
 
 
 class IpsecLayer(SparseLayer):
@@ -70,9 +78,16 @@ class IpsecLayer(SparseLayer):
         description="strongSwan's keywords: encryption-integrity, and a group for forward secrecy.",
         json_schema_extra={"pattern": pattern_esp()},
     )
+    esp_offered: list[str] | None = Field(
+        default=None, description="All ESP proposals that the mobile node offers, best first. "
+        "esp_proposal is the one that both ends agree on. Left out: that one alone.")
+    esp_accepted: list[str] | None = Field(
+        default=None, description="All ESP proposals that the gateway accepts. It takes the first "
+        "of them that is offered. Left out: esp_proposal alone.")
     authentication: IkeAuthentication = Field(
         default="pubkey", description="How the ends prove who they are: by raw RSA keys, X.509 "
-        "certificates, a pre-shared key, or EAP-TLS against a gateway with a certificate."
+        "certificates, a pre-shared key, or EAP-TLS or EAP-MSCHAPv2 against a gateway with a "
+        "certificate."
     )
     mode: Literal["tunnel", "transport"] = Field(default="tunnel", description="ESP mode.")
     mobike: Annotated[Literal[0, 1], Whole] | None = Field(
@@ -99,30 +114,49 @@ class IpsecLayer(SparseLayer):
             check_ike(proposal, info.data.get("ike", 2))
         return proposals
 
+    @field_validator("esp_offered", "esp_accepted")
+    @classmethod
+    def _esp_lists_fit(cls, proposals: list[str] | None) -> list[str] | None:
+        for proposal in proposals or ():
+            check_esp(proposal)
+        return proposals
+
     @model_validator(mode="after")
     def _ends_agree(self) -> Self:
-        """Refuse lists of proposals from which the ends would not agree on `ike_proposal`."""
+        """Refuse lists of proposals from which the ends would not agree on the policy's."""
+        for kind in ("ike", "esp"):
+            self._check_lists(kind)
         for field in ("ike_offered", "ike_accepted"):
+            if not self.is_post_quantum and any(map(is_post_quantum, getattr(self, field) or ())):
+                raise make_fault(f"{field} has ML-KEM, and ike_proposal has not",
+                                 "leave it out of the list", (field,), ("ike_proposal",))
+        # Quick mode has one exchange of keys, in front of the choice (RFC 2409, 5.5).
+        groups = {_group_of(name) for name in (self.esp_proposal, *(self.esp_offered or ()))}
+        if self.ike == 1 and len(groups) > 1:
+            raise make_fault("IKEv1 has one group for all proposals of ESP, and esp_offered has "
+                             "several", "write the group of esp_proposal in all of them",
+                             ("esp_offered",), ("esp_proposal",))
+        return self
+
+    def _check_lists(self, kind: str) -> None:
+        """Refuse lists of IKE or ESP proposals that lead to another one than the policy's."""
+        chosen: str = getattr(self, f"{kind}_proposal")
+        for field in (f"{kind}_offered", f"{kind}_accepted"):
             names: list[str] | None = getattr(self, field)
             if names is None:
                 continue
-            if self.ike_proposal not in names:
-                raise make_fault(f"{field} lacks {self.ike_proposal}, which is ike_proposal",
-                                 "add it", (field,), ("ike_proposal",))
+            if chosen not in names:
+                raise make_fault(f"{field} lacks {chosen}, which is {kind}_proposal",
+                                 "add it", (field,), (f"{kind}_proposal",))
             if len(set(names)) < len(names):
                 raise make_fault(f"{field} names one proposal twice", "leave one out", (field,))
-            if not self.is_post_quantum and any(map(is_post_quantum, names)):
-                raise make_fault(f"{field} has ML-KEM, and ike_proposal has not",
-                                 "leave it out of the list", (field,), ("ike_proposal",))
-        offered = self.ike_offered or [self.ike_proposal]
-        agreed = next(name for name in self.ike_accepted or [self.ike_proposal]
+        offered = getattr(self, f"{kind}_offered") or [chosen]
+        agreed = next(name for name in getattr(self, f"{kind}_accepted") or [chosen]
                       if name in offered)
-        if agreed != self.ike_proposal:
-            raise make_fault(f"a gateway that accepts {agreed} first takes it, and ike_proposal is "
-                             f"{self.ike_proposal}", f"write ike_proposal: {agreed}, or put "
-                             f"{self.ike_proposal} before it", ("ike_accepted",),
-                             ("ike_proposal",))
-        return self
+        if agreed != chosen:
+            raise make_fault(f"a gateway that accepts {agreed} first takes it, and {kind}_proposal "
+                             f"is {chosen}", f"write {kind}_proposal: {agreed}, or put {chosen} "
+                             "before it", (f"{kind}_accepted",), (f"{kind}_proposal",))
 
     @property
     def is_post_quantum(self) -> bool:
@@ -146,8 +180,8 @@ class IpsecLayer(SparseLayer):
             raise make_fault(f"authentication: {self.authentication} is for IKEv2 here, and ike "
                              "is 1", "write ike: 2, or leave out authentication",
                              ("authentication",), ("ike",))
-        # guest/strongswan.sh compiles it without the plug-ins x509 and eap-tls.
-        if self.authentication in ("certificate", "eap-tls") and self.is_post_quantum:
+        # guest/strongswan.sh compiles it without the plug-ins x509, eap-tls and eap-mschapv2.
+        if self.authentication in ("certificate", *_IKE_EAP) and self.is_post_quantum:
             raise make_fault("the strongSwan with ML-KEM has no certificates here",
                              "write authentication: pubkey or psk, or leave mlkem768 out of "
                              "ike_proposal", ("authentication",), ("ike_proposal",))

@@ -24,6 +24,7 @@ Cipher = Literal["WEP-40", "WEP-104", "TKIP", "CCMP", "GCMP", "CCMP-256", "GCMP-
 KeySource = Literal["static", "eap", "psk", "sae", "owe"]
 Akm = Literal["sha1", "sha256", "suite-b-192"]
 SaeElement = Literal["loop", "h2e"]
+Group = Annotated[Literal[19, 20, 21], Whole]
 Passphrases = Literal["by-device"]
 Roaming = Literal["ft", "ft-pull", "okc", "pmksa", "fils"]
 GroupCipher = Literal["TKIP", "CCMP"]
@@ -52,6 +53,8 @@ OWN_KEY_MANAGEMENT = frozenset({"ft", "ft-pull", "fils"})
 _MOVES_WITH: dict[str, tuple[str, ...]] = {
     "ft": ("psk", "sae", "eap"), "ft-pull": ("sae", "eap"), "okc": ("eap",),
     "pmksa": ("sae", "eap"), "fils": ("eap",)}
+#: Group P-256, which every station and access point supports.
+USUAL_GROUP = 19
 #: Keys from an exchange before or during association.
 EXCHANGED = frozenset({"sae", "owe"})
 
@@ -68,12 +71,19 @@ class LinkLayer(SparseLayer):
     )
     akm: Akm | None = Field(
         default=None, description="The hash of key management with a passphrase or EAP, or the "
-        "192-bit suite of WPA3-Enterprise. Left out: sha1, as WPA2 has it.")
+        "192-bit suite of WPA3-Enterprise, which may have roaming: ft (FT-EAP-SHA384). Left out: "
+        "sha1, as WPA2 has it.")
     sae: SaeElement | None = Field(
         default=None, description="How SAE finds its element: by hunting and pecking (loop), or by "
         "hash to element (h2e). Left out: the daemon's choice, which is loop.")
-    group: Annotated[Literal[19, 20, 21], Whole] | None = Field(
+    group: Group | None = Field(
         default=None, description="Group of SAE or OWE: P-256, P-384 or P-521. Left out: 19.")
+    station_groups: list[Group] | None = Field(
+        default=None, description="All groups that the station tries in SAE, best first. group is "
+        "the first of them that access points accept. Left out: group alone.")
+    access_point_groups: list[Group] | None = Field(
+        default=None, description="All groups that access points accept in SAE. They refuse "
+        "others. Left out: group alone.")
     group_mgmt: GroupManagement | None = Field(
         default=None, description="Cipher of management frames to all. Left out: BIP-CMAC-128.")
     roaming: Roaming | None = Field(
@@ -142,6 +152,13 @@ class LinkLayer(SparseLayer):
         return self.is_wep or self.cipher == "TKIP"
 
     @property
+    def tried_groups(self) -> Sequence[int]:
+        """Return the groups of SAE that the station tries: refused ones, then the agreed one."""
+        agreed: int = self.group or USUAL_GROUP
+        groups: Sequence[int] = self.station_groups or [agreed]
+        return groups[:groups.index(agreed) + 1]
+
+    @property
     def has_own_handshake(self) -> bool:
         """Return whether keys come from a handshake without 802.1X, such as SAE or a passphrase."""
         return self.keys in OWN_HANDSHAKE
@@ -150,6 +167,11 @@ class LinkLayer(SparseLayer):
     def moves_fast(self) -> bool:
         """Return whether a station roams by fast transition (802.11r)."""
         return self.roaming in ("ft", "ft-pull")
+
+    @property
+    def is_fast_with_sha384(self) -> bool:
+        """Return whether the 192-bit suite moves by fast transition, with keys by SHA-384."""
+        return self.moves_fast and self.akm == "suite-b-192"
 
     @property
     def key_management(self) -> str | None:
@@ -292,6 +314,7 @@ class LinkLayer(SparseLayer):
                              "group_mgmt: BIP-GMAC-256", ("akm",))
         self._check_roaming()
         self._check_mixture()
+        self._check_groups()
         if self.passphrases and (self.offered or self.cipher == "TKIP"
                                  or self.key_management != "WPA-PSK"):
             raise make_fault("passphrases by device are of keys: psk with CCMP or GCMP, without "
@@ -328,15 +351,33 @@ class LinkLayer(SparseLayer):
             raise make_fault(
                 f"roaming: {self.roaming} is for keys: {' or '.join(sources)}, with CCMP or "
                 "GCMP", "change keys or cipher, or leave out roaming", ("roaming",))
-        if self.akm == "suite-b-192" and self.moves_fast:
-            raise make_fault(
-                f"roaming: {self.roaming} with the 192-bit suite is a key management of its own "
-                "(FT-EAP-SHA384), which is not here",
-                             "leave out roaming, or akm",
-                             ("roaming",), ("akm",))
-        if self.akm and self.roaming in OWN_KEY_MANAGEMENT:
+        if self.akm and self.roaming in OWN_KEY_MANAGEMENT and not self.is_fast_with_sha384:
             raise make_fault(f"roaming: {self.roaming} is a key management of its own",
                              "leave out akm, or roaming", ("roaming",), ("akm",))
+
+    def _check_groups(self) -> None:
+        """Refuse lists of groups from which the ends would not agree on `group`."""
+        agreed: int = self.group or USUAL_GROUP
+        for field in ("station_groups", "access_point_groups"):
+            groups: list[int] | None = getattr(self, field)
+            if groups is None:
+                continue
+            if self.keys != "sae":
+                raise make_fault(f"{field} are those of SAE, and keys is {self.keys}",
+                                 f"leave out {field}, or write keys: sae", (field,), ("keys",))
+            if agreed not in groups:
+                raise make_fault(f"{field} lacks {agreed}, which both ends use by group",
+                                 f"add {agreed} to it, or write another group", (field,),
+                                 ("group",))
+            if len(set(groups)) < len(groups):
+                raise make_fault(f"{field} names one group twice", "leave one out", (field,))
+        accepted: Sequence[int] = self.access_point_groups or [agreed]
+        tried: Sequence[int] = self.station_groups or [agreed]
+        first = next(group for group in tried if group in accepted)
+        if first != agreed:
+            raise make_fault(f"a station that tries {first} first uses it, and group is {agreed}",
+                             f"write group: {first}, or leave {first} out of one list",
+                             ("station_groups",), ("group",))
 
     def _check_mixture(self) -> None:
         """Refuse key managements that do not fit the one of `keys`."""

@@ -343,8 +343,9 @@ def _out_of_range(place: _ErrorPlace) -> tuple[str, str]:
 
 def _no_list(place: _ErrorPlace) -> tuple[str, str]:
     choices = find_declaration(PolicyFile, (*place.path, 0)).choices
+    known = ", ".join(map(str, choices))
     return (f"{place.full_key}: {show_value(place.value)} stands where a list belongs",
-            f"write it in brackets, with commas, of these: {', '.join(choices)}" if choices else
+            f"write it in brackets, with commas, of these: {known}" if choices else
             _list_advice(place.declared))
 
 

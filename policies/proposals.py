@@ -17,7 +17,7 @@ INTEGRITY = ("md5", "sha1", "sha256", "sha384", "sha512")
 PRFS = tuple(f"prf{name}" for name in INTEGRITY)
 GROUPS = (
     *("modp1024", "modp1536", "modp2048", "modp3072", "modp4096"),
-    *("ecp256", "ecp384", "curve25519"),
+    *("ecp256", "ecp384", "ecp521", "curve25519"),
 )
 #: Key encapsulation that withstands quantum computers: in place of a group, or after one (RFC
 #: 9370). For IKEv2 only, with another strongSwan than Debian's.

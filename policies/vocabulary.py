@@ -81,6 +81,7 @@ _SUITE_B = {"link.cipher": "GCMP-256", "link.keys": "eap", "link.akm": "suite-b-
 KEY_MANAGEMENTS: Mapping[str, Fields] = {
     "WPA-EAP-SUITE-B-192": _SUITE_B,
     "FILS-SHA256": {"link.keys": "eap", "link.roaming": "fils"},
+    "FT-EAP-SHA384": {**_SUITE_B, "link.roaming": "ft"},
     "FT-EAP": {"link.keys": "eap", "link.roaming": "ft"},
     "FT-SAE": {"link.keys": "sae", "link.roaming": "ft"},
     "SAE": {"link.keys": "sae"},
@@ -93,7 +94,7 @@ KEY_MANAGEMENTS: Mapping[str, Fields] = {
 }
 #: Key managements that cannot be measured, with the nearest one, or None.
 OTHER_KEY_MANAGEMENTS: Mapping[str, str | None] = {
-    "WPA-EAP-SUITE-B": "WPA-EAP-SHA256", "FT-EAP-SHA384": "FT-EAP", "FILS-SHA384": "FILS-SHA256",
+    "WPA-EAP-SUITE-B": "WPA-EAP-SHA256", "FILS-SHA384": "FILS-SHA256",
     "FT-FILS-SHA256": "FILS-SHA256", "FT-FILS-SHA384": "FILS-SHA256", "SAE-EXT-KEY": "SAE",
     "FT-SAE-EXT-KEY": "FT-SAE", "WPA-EAP-SHA384": "WPA-EAP-SHA256", "DPP": None, "OSEN": None,
     "WPA-NONE": None, "WPS": None, "CCKM": None, "PASN": None}
@@ -265,7 +266,7 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "pubkey": "rsa rsasig public-key pubkeys raw-key raw-rsa rsa-key pub-key",
         "certificate": "cert certs certificates x509 x.509",
         "psk": "pre-shared-key preshared-key secret shared-secret preshared",
-        "eap-tls": "eap"}),
+        "eap-tls": "eap", "eap-mschapv2": "mschapv2 mschap-v2 eap-mschap-v2 mschap"}),
     "ipsec.mode": _make_words("ipsec.mode", {"tunnel": "tunnel-mode", "transport":
                                              "transport-mode"}),
     "ipsec.mobike": _make_switch("ipsec.mobike"),
@@ -284,7 +285,7 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
 #: Words that other programs have and no policy can say, with what is measured in their place.
 NOT_HERE: Mapping[str, Mapping[str, str]] = {
     "ipsec.authentication": fold_keys({
-        "xauth ecdsa": "pubkey", "eap-mschapv2 eap-radius eap-md5 eap-ttls eap-peap": "eap-tls"}),
+        "xauth ecdsa": "pubkey", "eap-radius eap-md5 eap-ttls eap-peap": "eap-tls"}),
     "wire.macsec": fold_keys({
         "gcm-aes-256 gcm-256 aes-256 aes-gcm-256 aes-256-gcm gcm-aes-xpn-128 gcm-aes-xpn-256 "
         "gcm-aes-256-xpn gcm-aes-128-xpn xpn": "GCM-AES-128"}),
@@ -529,12 +530,14 @@ _TOKEN_ALIASES = {
     "chachapoly": "chacha20poly1305", "tripledes": "3des", "des3": "3des",
     "sha": "sha1", "sha2": "sha256", "hmacsha1": "sha1", "hmacsha256": "sha256",
     "sha2256": "sha256", "sha2384": "sha384", "sha2512": "sha512", "hmacmd5": "md5",
-    "x25519": "curve25519", "nistp256": "ecp256", "nistp384": "ecp384", "p256": "ecp256",
-    "p384": "ecp384", "secp256r1": "ecp256", "secp384r1": "ecp384", "dh2": "modp1024",
+    "x25519": "curve25519", "nistp256": "ecp256", "nistp384": "ecp384",
+    "nistp521": "ecp521", "p256": "ecp256",
+    "p384": "ecp384", "p521": "ecp521", "secp521r1": "ecp521",
+    "secp256r1": "ecp256", "secp384r1": "ecp384", "dh2": "modp1024",
     **{f"{prefix}{number}": name for prefix in ("group", "dh", "")
        for number, name in (("2", "modp1024"), ("5", "modp1536"), ("14", "modp2048"),
                             ("15", "modp3072"), ("16", "modp4096"), ("19", "ecp256"),
-                            ("20", "ecp384"), ("31", "curve25519"))},
+                            ("20", "ecp384"), ("21", "ecp521"), ("31", "curve25519"))},
     "kyber3": "mlkem768", "ke1mlkem768": "ke1_mlkem768", "ke1kyber3": "ke1_mlkem768",
 }
 #: Keywords that say nothing about what is measured: without extended sequence numbers.

@@ -461,7 +461,8 @@ def scenario_digest(content: Mapping[str, Any]) -> str:
     for node in document["network"]["nodes"].values():
         _drop_default_fields(node)
     for link in document["network"]["links"]:
-        for name, default in (("jitter_ms", 0), ("loss_burst_packets", 1)):
+        for name, default in (("jitter_ms", 0), ("loss_burst_packets", 1),
+                              ("rate_back_bps", None)):
             if link[name] == default:  # digests of earlier versions lack it
                 del link[name]
     if not document.pop("is_placed") and "mobility" not in document:

@@ -23,6 +23,7 @@ NETWORK_SECRETS = {
     "passphrase": "correct horse",
     "eap_identity": "mobile-node",
     "eap_password": "battery staple",
+    "ike_secret": "another battery",
     "radius_secret": "shared secret",
     "imsi": "001010123456789",
     "p_tmsi": "c0ffee00",

@@ -282,8 +282,8 @@ class Testbed:
                in (left_port, right_port)]
         interfaces.add_wire(WireEnd(own[0], self.node(left).pid),
                             WireEnd(own[1], self.node(right).pid), link.mtu_bytes)
-        for name, port in ((left, own[0]), (right, own[1])):
-            self._run_steps(name, queueing_disciplines.wire_commands(link, port))
+        for name, port, end in zip((left, right), own, link.ends, strict=True):
+            self._run_steps(name, queueing_disciplines.wire_commands(link, port, end))
         if is_protected:
             for name, port in ((left, left_port), (right, right_port)):
                 self._add_macsec(name, port, link)

@@ -53,7 +53,8 @@ _FIGURES = {
     "mtu_bytes": (_LEAST_MTU_BYTES, _MOST_MTU_BYTES), "rate_bps": (_LEAST_RATE_BPS, _MOST_RATE_BPS),
     "delay_ms": (0, _MOST_DELAY_MS), "overhead_bytes": (0, _MOST_OVERHEAD_BYTES),
     "queue_packets": (1, _MOST_QUEUE_PACKETS), "jitter_ms": (0, _MOST_DELAY_MS),
-    "loss_burst_packets": (1, _MOST_BURST_PACKETS)}
+    "loss_burst_packets": (1, _MOST_BURST_PACKETS),
+    "rate_back_bps": (_LEAST_RATE_BPS, _MOST_RATE_BPS)}
 #: Largest factor, seconds and bytes per second of a device's work.
 _MOST_FACTOR, _MOST_WORK_S, _MOST_BYTES_PER_S = 1e6, 1e4, 1e12
 
@@ -95,7 +96,7 @@ def check_wire(wire: Wire | Link, place: YamlSource | Path | str, name: str = ""
             raise TopologyError(f"{at(field)}: {value:g}; write {least} to {most}")
     if not 0 <= wire.loss_percent < 100:
         raise TopologyError(f"{at('loss_percent')}: {wire.loss_percent:g}; write 0 to below 100")
-    for field in ("overhead_bytes", "queue_packets"):
+    for field in ("overhead_bytes", "queue_packets", "rate_back_bps"):
         if wire.rate_bps is None and getattr(wire, field) != _field_default(Wire, field):
             raise TopologyError(f"{at(field)}: has an effect with rate_bps alone; leave it out, or "
                                 "add rate_bps")

@@ -40,7 +40,7 @@ _LATER_MEDIUM_FIELDS = ("longest_ppdu_us", "mpdu_spacing_us", "s_mpdu", "queue_f
                         "duration_step_us", "phy")
 
 #: Likewise fields of a link, and of a node.
-_LATER_LINK_FIELDS = ("jitter_ms", "loss_burst_packets")
+_LATER_LINK_FIELDS = ("jitter_ms", "loss_burst_packets", "rate_back_bps")
 _LATER_NODE_FIELDS = ("second_radius_server", "is_down", "roaming", "nat")
 _LATER_NETWORK_FIELDS = ("ip",)
 
@@ -59,6 +59,7 @@ class LinkChanges(Strict):
     queue_packets: int | None = None
     jitter_ms: float | None = None
     loss_burst_packets: float | None = None
+    rate_back_bps: float | None = None
 
     def link_fields(self, preset: Wire | None) -> dict[str, Any]:
         """Return the link fields that the scenario sets.

@@ -223,7 +223,7 @@ class Wire(Strict):
     `overhead_bytes` is the size of a frame beyond the Ethernet frame that the kernel counts.
     `queue_packets` is the length of its queue. `jitter_ms` is the most by which a packet's delay
     differs from `delay_ms`. `loss_burst_packets` is the mean number of packets that are lost in a
-    row.
+    row. `rate_back_bps` is the rate from the second end to the first, None if it is `rate_bps`.
     """
 
     name: str
@@ -236,6 +236,7 @@ class Wire(Strict):
     queue_packets: int = 100
     jitter_ms: float = 0.0
     loss_burst_packets: float = 1.0
+    rate_back_bps: float | None = None
 
     @property
     def effect(self) -> dict[str, Any]:
@@ -249,6 +250,7 @@ class Wire(Strict):
 class Link(Strict):
     """A wire between two `node/interface` ends. Its values apply in each direction.
 
+    `rate_bps` is the rate from the first end to the second if `rate_back_bps` is another one.
     `wire` names the preset that the fields of `Wire` come from, "" if there was none.
     """
 
@@ -262,6 +264,17 @@ class Link(Strict):
     queue_packets: int = 100
     jitter_ms: float = 0.0
     loss_burst_packets: float = 1.0
+    rate_back_bps: float | None = None
+
+    def rate_from(self, end: str) -> float | None:
+        """Return the rate of packets from an end (bit/s), None for a wire without a rate."""
+        return self.rate_back_bps or self.rate_bps if end == self.ends[-1] else self.rate_bps
+
+    @property
+    def slowest_rate_bps(self) -> float | None:
+        """Return the rate of the slower direction (bit/s), None for a wire without a rate."""
+        rates = [rate for rate in map(self.rate_from, self.ends) if rate is not None]
+        return min(rates) if rates else None
 
     @property
     def limits(self) -> str:
@@ -271,7 +284,8 @@ class Link(Strict):
         """
         loss = "% loss" if self.loss_burst_packets <= 1 else \
             f"% loss in bursts of {self.loss_burst_packets:g} packets"
-        figures = ((self.rate_bps, 1e-6, "Mbit/s"), (self.delay_ms, 1, "ms"),
+        figures = ((self.rate_bps, 1e-6, "Mbit/s"), (self.rate_back_bps, 1e-6, "Mbit/s back"),
+                   (self.delay_ms, 1, "ms"),
                    (self.jitter_ms, 1, "ms of jitter"), (self.loss_percent, 1, loss))
         effects = ", ".join(f"{value * scale:g} {unit}" for value, scale, unit in figures if value)
         return f"{self.wire} ({effects})" if self.wire and effects else effects or self.wire
@@ -289,6 +303,12 @@ class Network(Strict):
     nodes: dict[str, Node]
     links: list[Link]
     ip: int = IPV4
+
+    @property
+    def special_links(self) -> tuple[Link, ...]:
+        """Return the wires with a rate for each direction, or with losses in bursts."""
+        return tuple(link for link in self.links
+                     if link.rate_back_bps is not None or link.loss_burst_packets > 1)
 
     def address_of(self, name: str) -> str:
         """Return the address of a node for measured traffic, of the network's version of IP."""

@@ -56,12 +56,13 @@ class NetworkPath:
 def link_path(link: Link) -> NetworkPath:
     """Return delay, rate and loss of one wire. Jitter counts as a queue, too."""
     jitter_s = link.jitter_ms / 1e3
-    if link.rate_bps is None:
+    rate_bps = link.slowest_rate_bps
+    if rate_bps is None:
         return NetworkPath(link.delay_ms / 1e3, loss=link.loss_percent / 100, queue_s=jitter_s,
                            jitter_s=jitter_s)
-    return NetworkPath(link.delay_ms / 1e3, link.rate_bps, link.loss_percent / 100,
+    return NetworkPath(link.delay_ms / 1e3, rate_bps, link.loss_percent / 100,
                        link.queue_packets * (_FRAME_BYTES + link.overhead_bytes) * 8
-                       / link.rate_bps + jitter_s, jitter_s)
+                       / rate_bps + jitter_s, jitter_s)
 
 
 def air_path(medium: Medium | None) -> NetworkPath:

@@ -403,7 +403,7 @@ def build_size_table_request(index: int, kind: str, handle: int,
         + encode_attribute(TCA_STAB, table))
 
 
-# --- Wires: rate, delay and loss, equal at both ends ---
+# --- Wires: rate, delay and loss ---
 # With MACsec the macsec device takes the interface name. The physical device is renamed NAME-sec.
 
 # Limit of the queue for packets in flight: large enough that none is dropped.
@@ -454,17 +454,23 @@ def reserve_headroom_command(radio: str) -> str:
     return f"iw phy $(cat /sys/class/net/{radio}/phy80211/name) set frag {_LONGER_THAN_ANY}"
 
 
-def wire_commands(link: Link, port: str) -> list[str]:
+def wire_commands(link: Link, port: str, end: str = "") -> list[str]:
     """Return commands that give an interface its wire's rate, delay and loss.
 
     A plain wire needs none. Packets first wait for the wire's rate, up to `queue_packets`; then
     each is delayed, or lost.
+
+    Args:
+        link: The wire.
+        port: The interface.
+        end: The wire's end there, `NODE/INTERFACE`. Left out: the first one.
     """
     steps = []
     parent = "root"
-    if link.rate_bps is not None:
+    rate_bps = link.rate_from(end)
+    if rate_bps is not None:
         steps.append(f"tc qdisc add dev {port} root handle 1: netem limit {link.queue_packets} "
-                     f"rate {round(link.rate_bps)}bit {link.overhead_bytes}")
+                     f"rate {round(rate_bps)}bit {link.overhead_bytes}")
         parent = "parent 1:1"
     if link.delay_ms or link.loss_percent:
         steps.append(f"tc qdisc add dev {port} {parent} netem limit {_UNDER_WAY} "
@@ -481,6 +487,11 @@ def _loss_words(link: Link) -> str:
     """Return netem's words for lost packets: each by itself, or in bursts (Gilbert's model)."""
     if link.loss_burst_packets <= 1:
         return f"{link.loss_percent}%"
-    ends = 1 / link.loss_burst_packets
-    share = link.loss_percent / 100
-    return f"gemodel {100 * share * ends / (1 - share):.6g}% {100 * ends:.6g}%"
+    begins, ends = burst_chances(link)
+    return f"gemodel {100 * begins:.6g}% {100 * ends:.6g}%"
+
+
+def burst_chances(link: Link) -> tuple[float, float]:
+    """Return the probabilities that a burst of losses begins, and ends, with a packet."""
+    ends, share = 1 / link.loss_burst_packets, link.loss_percent / 100
+    return share * ends / (1 - share), ends

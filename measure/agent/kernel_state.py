@@ -293,6 +293,12 @@ def link_keys(mac: str, root: Path = _RADIOS) -> list[str]:
     return keys
 
 
+def read_queues(testbed: Testbed, node: str, port: str) -> list[dict[str, Any]]:
+    """Return the options of each queueing discipline of a node's interface, as `tc -j` has them."""
+    shown = json.loads(testbed.run_command(node, ["tc", "-j", "qdisc", "show", "dev", port]))
+    return [each.get("options", {}) for each in shown]
+
+
 def xfrm_states(testbed: Testbed, node: str) -> list[dict[str, Any]]:
     """Return a node's IPsec SAs from its kernel, with key sizes instead of keys."""
     return read_xfrm_states(testbed.node(node).pid)

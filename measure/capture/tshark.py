@@ -37,7 +37,7 @@ _CIPHERS_2 = {"3": "3des", "12": "aes", "20": "aes{}gcm16", "28": "chacha20poly1
 _INTEGRITY_2 = {"1": "md5", "2": "sha1", "12": "sha256", "13": "sha384", "14": "sha512"}
 _PRFS_2 = {"1": "prfmd5", "2": "prfsha1", "5": "prfsha256", "6": "prfsha384", "7": "prfsha512"}
 _GROUPS = {"1": "modp768", "2": "modp1024", "5": "modp1536", "14": "modp2048", "15": "modp3072",
-           "16": "modp4096", "19": "ecp256", "20": "ecp384", "31": "curve25519",
+           "16": "modp4096", "19": "ecp256", "20": "ecp384", "21": "ecp521", "31": "curve25519",
            "36": "mlkem768"}
 #: Transform type of an additional key exchange (RFC 9370, 3).
 _FIRST_ADDITIONAL = "6"

@@ -12,17 +12,21 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from measure.attacks import passphrase_guessing
 from measure.capture import pcap, tshark
 from measure.capture.pcap import MAC_HEADER_BYTES
+from measure.capture.tcpdump import AUTH, MOVE
 from measure.checks.observation import Check, Observation, join_values
-from measure.packets import decryption_keys, management_frames
+from measure.packets import decryption_keys, eap, fast_transition, management_frames
 from measure.packets.management_frames import ManagementFrame
 from policies import LinkLayer, Policy
+from policies.link import USUAL_GROUP
 
 #: AKM suites for fast transition (IEEE 802.11-2020, table 9-151), by key source.
 _FAST_SUITES = {"eap": 3, "psk": 4, "sae": 9}
+_FAST_SUITE_OF_192_BITS = 13
 #: AKM suite of FILS with SHA-256, and all other suites by key source and hash.
 _FILS_SUITE = 14
 _SUITES = {("eap", "sha1"): 1, ("eap", "sha256"): 5, ("eap", "suite-b-192"): 12,
@@ -41,8 +45,6 @@ _TOKEN_REQUIRED, _GROUP_REFUSED = 76, 77
 #: Protection of management frames by `pmf`.
 _LEVELS = ("off", "possible", "required")
 _REQUIRED = 2
-#: Group P-256, which every station and access point supports.
-_USUAL_GROUP = 19
 _HANDSHAKE_FRAMES = 4
 
 
@@ -67,13 +69,24 @@ def check_key_management(layer: LinkLayer, observed: Observation) -> Iterator[Ch
     has_one = observed.select_full(keys) if layer.moves_fast or layer.roaming == "fils" else keys
     yield Check("four-way handshake", min(has_one) >= _HANDSHAKE_FRAMES,
                 f"{join_values(keys)} EAPOL-Key frames")
-    if observed.keeps_keys and layer.moves_fast:
+    if layer.moves_fast and layer.keys == "eap" and observed.has_link_keys:
+        yield _check_fast_keys(layer, observed)
+    if observed.keeps_keys:
+        yield from _check_move(layer, observed, keys)
+
+
+def _check_move(layer: LinkLayer, observed: Observation, keys: Sequence[int]) -> Iterator[Check]:
+    """Check how the node moved to the next access point with its keys.
+
+    `keys` counts EAPOL-Key frames by attachment.
+    """
+    if layer.moves_fast:
         yield _check_fast_transition(observed, keys)
         if layer.ft_over_ds:
             yield _check_over_ds(observed)
-    elif observed.keeps_keys and layer.roaming == "fils":
+    elif layer.roaming == "fils":
         yield _check_fils(observed, keys)
-    elif observed.keeps_keys:
+    else:
         yield _check_cached_keys(observed)
 
 
@@ -137,6 +150,52 @@ def _check_fast_transition(observed: Observation, keys: Sequence[int]) -> Check:
                  f"{len(exchange)} authentication frames of fast transition and "
                  f"{len(associations)} association responses after the move, {len(agreed)} of "
                  f"them of a mobility domain; {eap} EAPOL frames")
+
+
+def _check_fast_keys(layer: LinkLayer, observed: Observation) -> Check:
+    """Check that the keys of fast transition follow from EAP's by the policy's hash.
+
+    Handshakes at the first access point and reassociations at the next one have MICs under these
+    keys, and the kernels have the temporal keys.
+    """
+    suite = fast_transition.SHA384 if layer.is_fast_with_sha384 else fast_transition.SHA256
+    size = decryption_keys.TEMPORAL_KEY_BYTES[layer.cipher]
+    masters = [(session.receive + session.send, ssid.encode()) for session
+               in _read_sessions(observed) for ssid in dict.fromkeys(observed.ssids)]
+    handshakes = [message for file in _files_of(observed, "mn") for message
+                  in fast_transition.read_initial_handshakes(pcap.read_frames(file), suite)]
+    reassociations = [message for file in _files_of(observed, "air") for message
+                      in fast_transition.read_reassociations(
+                          pcap.read_wlan_frames(file), suite,
+                          bytes.fromhex(observed.mac.replace(":", "")))]
+    found = [[message.find_keys(suite, masters, size) for message in messages]
+             for messages in (handshakes, reassociations)]
+    derived = {keys.temporal.hex() for each in found for keys in each if keys}
+    installed = {f"tk:{key}" for key in derived} & {*observed.link_keys}
+    made = [sum(keys is not None for keys in each) for each in found]
+    needs_both = observed.keeps_keys and observed.moves
+    return Check("fast transition's keys", 0 < made[0] == len(handshakes)
+                 and made[1] == len(reassociations) and (made[1] > 1 or not needs_both)
+                 and len(installed) == len(derived),
+                 f"by SHA-{suite.digest[3:]} from {suite.master} bytes of the session's key: "
+                 f"{made[0]} of {len(handshakes)} handshakes and {made[1]} of "
+                 f"{len(reassociations)} reassociation frames have a right MIC of {suite.mic} "
+                 f"bytes; {len(installed)} of {len(derived)} temporal keys are in the kernels")
+
+
+def _files_of(observed: Observation, *points: str) -> list[Path]:
+    """Return the captures of authentication and move at these points of the network."""
+    return [file for part in (AUTH, MOVE) for point in points
+            if (file := observed.capture_path(f"{part}-{point}")).exists()]
+
+
+def _read_sessions(observed: Observation) -> list[eap.SessionKey]:
+    """Return the session keys of EAP in RADIUS, by UDP or inside TLS."""
+    tls_keys = observed.raw.get("radsec_keys", ())
+    return [session for file in _files_of(observed, *decryption_keys.WIRES) for session in (
+        *(decryption_keys.session_keys_in_tls(file, tls_keys) if tls_keys else ()),
+        *eap.session_keys((message for _, message in pcap.udp_payloads(file, eap.RADIUS_PORT)),
+                          observed.radius_secret))]
 
 
 def _over_ds_frames(observed: Observation) -> list[ManagementFrame]:
@@ -222,7 +281,7 @@ def _association_requests(observed: Observation) -> list[tshark.Packet]:
 
 def _expected_suite(layer: LinkLayer) -> int:
     if layer.moves_fast:
-        return _FAST_SUITES[layer.keys]
+        return _FAST_SUITE_OF_192_BITS if layer.is_fast_with_sha384 else _FAST_SUITES[layer.keys]
     return _FILS_SUITE if layer.roaming == "fils" else _SUITES[layer.keys, layer.akm or "sha1"]
 
 
@@ -410,10 +469,12 @@ def _check_sae(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
                 f"committed, {join_values([len(_sender_addresses(each)) for each in confirms])} "
                 f"confirmed, 2 in a whole exchange; {tokens} asked for a token, "
                 f"{len(refused) - tokens} refused a group, {len(strange)} have another status")
-    group = layer.group or _USUAL_GROUP
+    group = layer.group or USUAL_GROUP
     groups = {frame.sae_group for commits in agreed for frame in commits}
     yield Check("SAE group", groups == {group},
                 f"group {sorted(filter(None, groups))} in the commits, {group} expected")
+    if layer.station_groups:
+        yield _check_tried_groups(layer.tried_groups, stays, observed.mac)
     if layer.sae:
         expected = _HASH_TO_ELEMENT if layer.sae == "h2e" else _SUCCESS
         statuses = {frame.status for commits in agreed for frame in commits}
@@ -421,6 +482,23 @@ def _check_sae(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
                     f"status {sorted(s for s in statuses if s is not None)} of the commits, "
                     f"{expected} expected ({_HASH_TO_ELEMENT}: hash to element, {_SUCCESS}: "
                     "hunting and pecking)")
+
+
+def _check_tried_groups(expected: Sequence[int], stays: Sequence[Sequence[ManagementFrame]],
+                        mac: str) -> Check:
+    """Check which groups the station tried in order, and that others than the last are refused.
+
+    An access point refuses a group by the status of its commit (IEEE 802.11-2020, 12.4.8.6.4).
+    """
+    tried = [list(dict.fromkeys(frame.sae_group for frame in stay if frame.transmitter == mac
+                                and frame.sequence == _COMMIT)) for stay in stays]
+    refused = [list(dict.fromkeys(frame.sae_group for frame in stay if frame.transmitter != mac
+                                  and frame.status == _GROUP_REFUSED)) for stay in stays]
+    return Check("SAE groups tried", bool(stays) and all(
+        groups == [*expected] and others == [*expected[:-1]]
+        for groups, others in zip(tried, refused, strict=True)),
+        f"{join_values(tried)} in the station's commits, {join_values(refused)} refused by status "
+        f"{_GROUP_REFUSED}; {[*expected]} expected, the last one accepted")
 
 
 def _is_refusal(frame: ManagementFrame, mac: str) -> bool:
@@ -447,7 +525,7 @@ def _check_owe(layer: LinkLayer, observed: Observation) -> Check:
     A request may be retransmitted, and a request in a rejected group does not count. The response
     answers the last request before it.
     """
-    expected, whole, groups = layer.group or _USUAL_GROUP, [], set()
+    expected, whole, groups = layer.group or USUAL_GROUP, [], set()
     for stay in observed.management_by_attachment():
         with_keys = [frame for frame in stay if frame.owe_key
                      and observed.mac in (frame.transmitter, frame.receiver)]

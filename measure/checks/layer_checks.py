@@ -10,6 +10,7 @@ key management in `key_management`.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
@@ -25,6 +26,7 @@ from measure.packets.truncated_frames import DecryptedEspHeads, DecryptedFrameHe
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy
 from policies.eap_methods import METHODS, USIM_METHODS
 from policies.link import EXCHANGED, FRAME_EXPANSION_BYTES
+from policies.proposals import AEADS
 from topologies.model import IPV4, IPV6, Medium
 
 # --- ML-KEM in IKEv2, by message lengths ---
@@ -89,12 +91,13 @@ _SECRET, _SIGNATURE, _SIGNED_CERTIFICATE = "no signature", "signature", "signatu
 _PROOFS_OF_ENDS = {
     "pubkey": (_SIGNATURE, _SIGNATURE), "psk": (_SECRET, _SECRET),
     "certificate": (_SIGNED_CERTIFICATE, _SIGNED_CERTIFICATE),
-    "eap-tls": (_SECRET, _SIGNED_CERTIFICATE)}
+    **dict.fromkeys(("eap-tls", "eap-mschapv2"), (_SECRET, _SIGNED_CERTIFICATE))}
 #: Least bytes of a first IKE_AUTH message with each of them: identities, ESP proposal, selectors
 #: and notifies take fewer than 400 bytes.
 _LEAST_BYTES = ((_SIGNED_CERTIFICATE, 900), (_SIGNATURE, 400), (_SECRET, 1))
-#: Further packets of EAP-TLS inside IKE_AUTH, and of the proof of the keys.
-_PACKETS_OF_EAP = 12
+#: Further packets of EAP inside IKE_AUTH, and of the proof of the keys. EAP-MSCHAPv2 has a response
+#: to the challenge, and an acknowledgement of success (draft-kamath-pppext-eap-mschapv2).
+_PACKETS_OF_EAP = {"eap-tls": 12, "eap-mschapv2": 6}
 #: A further key exchange adds IKE_INTERMEDIATE in both directions.
 _INTERMEDIATES = 2
 
@@ -161,7 +164,7 @@ def check_link(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
         if not observed.raw.get("cards"):  # real radios need no model of airtime
             yield _check_lengths(layer, observed)
         if layer.keys != "static":
-            yield _check_decryption(layer, observed)
+            yield from _check_decryption(layer, observed)
     elif layer.keys in EXCHANGED or layer.roaming:
         yield Check("frames open with the keys in force", ok=False,
                     detail="no kernel has told a key")
@@ -206,7 +209,7 @@ def _header_bytes(packet: Packet, medium: Medium | None, cells: Collection[str])
     return (medium.group_mac_bytes if is_to_all else medium.mac_bytes) - _CHECKSUM_BYTES
 
 
-def _check_decryption(layer: LinkLayer, observed: Observation) -> Check:
+def _check_decryption(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
     """Check that frames decrypt with keys derived from captures and the run's secrets.
 
     Further mobile nodes authenticated before the captures. Their frames decrypt with keys from the
@@ -220,8 +223,39 @@ def _check_decryption(layer: LinkLayer, observed: Observation) -> Check:
                             + (" and its companions' by their kernels" if has_keys else ""))
     readable, example = _count_readable(observed)
     begun = _verify_heads(layer, observed, macs)
-    return Check("frames open with the keys in force",
-                 is_open and not readable and not begun.closed, detail + begun.detail + example)
+    yield Check("frames open with the keys in force",
+                is_open and not readable and not begun.closed, detail + begun.detail + example)
+    interval_s = _group_rekey_s(layer)
+    times_s = [] if observed.part else [p.time_s for p in observed.packets_of("traffic-air")]
+    if interval_s and times_s and max(times_s) - min(times_s) >= interval_s:
+        yield _check_group_renewal(interval_s, begun.group_messages,
+                                   int((max(times_s) - min(times_s)) / interval_s))
+
+
+#: By how much a renewal may be late (s).
+_RENEWED_LATE_S = 0.25
+
+
+def _group_rekey_s(layer: LinkLayer) -> int:
+    """Return hostapd's interval between group keys in s, 0 for none."""
+    value = str(layer.options.hostapd.get("wpa_group_rekey", 0))
+    return int(value) if value.isdecimal() else 0
+
+
+def _check_group_renewal(interval_s: int, messages: Sequence[tuple[float, bool]],
+                         due: int) -> Check:
+    """Check that the access point renewed the group key at its intervals during the streams.
+
+    Message 1 of each group key handshake has the new key. Message 2 may be captured whole, and is
+    not needed. Other group keys passed before the streams.
+    """
+    sent_s = [at_s for at_s, is_first in messages if is_first]
+    gaps_s = [after - before for before, after in itertools.pairwise(sent_s)]
+    return Check("group key is renewed", len(sent_s) >= due > 0
+                 and all(abs(gap - interval_s) <= _RENEWED_LATE_S for gap in gaps_s),
+                 f"{len(sent_s)} new keys passed during streams, {due} or more expected by an "
+                 f"interval of {interval_s} s; they are "
+                 f"{', '.join(f'{gap:.2f}' for gap in gaps_s) or 'no'} s apart")
 
 
 def _verify_heads(layer: LinkLayer, observed: Observation,
@@ -420,7 +454,7 @@ def check_ipsec(layer: IpsecLayer, observed: Observation) -> Iterator[Check]:
     isakmp = [len({p.ike_message_key for p in stay}) for stay in packets]
     retransmitted = sum(map(len, packets)) - sum(isakmp)
     each = (_IKE_PACKETS[layer.ike] + (_INTERMEDIATES if layer.is_hybrid else 0)
-            + (_PACKETS_OF_EAP if layer.authentication == "eap-tls" else 0))
+            + _PACKETS_OF_EAP.get(layer.authentication, 0))
     expected = [each if place == 0 or observed.renews_tunnel else 0
                 for place in range(len(isakmp))]
     yield Check("ISAKMP packets", isakmp == expected,
@@ -484,7 +518,9 @@ def check_ike_authentication(layer: IpsecLayer, stays: Sequence[Sequence[Packet]
     The messages are encrypted. A signature of RSA-2048 adds 256 bytes, a certificate some 700.
     """
     expected = _PROOFS_OF_ENDS[layer.authentication]
-    sizes = [[next((_udp_payload_bytes(p) for p in packets if p.isakmp_exchange == _IKE_AUTH
+    further = sum(map(_esp_proposal_bytes, (layer.esp_offered or ())[1:]))
+    sizes = [[next((_udp_payload_bytes(p) - further * is_sent for p in packets
+                    if p.isakmp_exchange == _IKE_AUTH
                     and (p.ethernet_src == mac) == is_sent), 0) for is_sent in (True, False)]
              for packets in stays]
     kinds = [tuple(next((kind for kind, least in _LEAST_BYTES if size >= least), "none")
@@ -493,6 +529,17 @@ def check_ike_authentication(layer: IpsecLayer, stays: Sequence[Sequence[Packet]
                      for (sent, back), (kind, answer) in zip(sizes, kinds, strict=True))
     return Check("IKE authentication", bool(kinds) and all(kind == expected for kind in kinds),
                  f"first IKE_AUTH: {text or 'none'}; {' and '.join(expected)} expected")
+
+
+def _esp_proposal_bytes(proposal: str) -> int:
+    """Return the length of an ESP proposal in IKE_AUTH, where its group is left out.
+
+    It has a header of 8 bytes, an SPI of 4, and transforms of 8 (RFC 7296, 3.3). A key length takes
+    4 more.
+    """
+    cipher = proposal.split("-", maxsplit=1)[0]
+    transforms = 2 if cipher in AEADS else 3
+    return 12 + 8 * transforms + (4 if cipher.startswith("aes") else 0)
 
 
 def _is_clear_inner(packet: Packet, addresses: frozenset[str]) -> bool:

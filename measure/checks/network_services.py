@@ -2,7 +2,8 @@
 
 Each function takes the packets of a repetition (one measurement of a policy), and returns or yields
 checks. `check_services` checks that the DHCP lease was negotiated by the four messages of RFC 2131.
-It also checks, by the delay of packets, that a RADIUS server is as far away as the scenario says.
+It also checks, by the delay of packets, that a RADIUS server is as far away as the scenario says,
+and by the kernels' queues the rates and bursts of losses of wires.
 Further functions check the Message-Authenticator of RADIUS messages, accounting, and the forwarding
 of requests to another realm. `measure.checks.proof` calls them. A service that the scenario lacks
 has no checks.
@@ -13,16 +14,18 @@ from __future__ import annotations
 import math
 import struct
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
 from measure.capture import pcap, tshark
 from measure.capture.tcpdump import AUTH
 from measure.checks.observation import Check, Observation, RadiusWire, join_values
 from measure.packets import eap
 from measure.records.judgement import AUTHENTICATOR_CHECK, FORWARDING_CHECK
+from topologies import queueing_disciplines
 
 
 def check_services(has_dot1x: bool,  # noqa: FBT001 - one of two kinds
@@ -41,6 +44,8 @@ def check_services(has_dot1x: bool,  # noqa: FBT001 - one of two kinds
             yield _check_jitter(observed)
     if has_dot1x and observed.silent_servers:
         yield _check_failover(observed)
+    if not observed.part:  # the kernels' queues are read after the streams
+        yield from _check_wires(observed)
 
 
 # --- Message-Authenticator of RADIUS (RFC 3579, and BlastRADIUS) ---
@@ -320,6 +325,56 @@ def _check_jitter(observed: Observation) -> Check:
         spreads.append(f"{wire.access_point}: delays of {len(one_way)} packets differ by "
                        f"{spread_s * 1e3:.2f} ms, up to {2 * wire.jitter_s * 1e3:g} ms expected")
     return Check("RADIUS server has its jitter", bool(holds) and all(holds), join_values(spreads))
+
+
+def _check_wires(observed: Observation) -> Iterator[Check]:
+    """Yield the checks of wires with a rate for each direction, or with losses in bursts."""
+    if any(link.rate_back_bps is not None for link in observed.special_wires):
+        yield _check_rates(observed)
+    if any(link.loss_burst_packets > 1 for link in observed.special_wires):
+        yield _check_bursts(observed)
+
+
+#: Relative difference of a probability that `tc` shows with fewer digits.
+_ROUNDED = 1e-3
+
+
+def _check_rates(observed: Observation) -> Check:
+    """Check that the kernels at both ends of wires have the rate of each direction."""
+    wires = [link for link in observed.special_wires if link.rate_back_bps is not None]
+    texts, holds = [], []
+    for end, wire in ((end, link) for link in wires for end in link.ends):
+        rates = [8 * each["rate"]["rate"] for each in _queues_of(observed, end)
+                 if each.get("rate", {}).get("rate")]
+        due = wire.rate_from(end) or 0
+        holds.append(rates == [round(due)])
+        texts.append(f"{end} sends at {', '.join(f'{rate / 1e6:g}' for rate in rates) or 'any'} "
+                     f"Mbit/s, {due / 1e6:g} expected")
+    return Check("wires have a rate for each direction", bool(holds) and all(holds),
+                 "; ".join(texts))
+
+
+def _check_bursts(observed: Observation) -> Check:
+    """Check that the kernels at both ends of wires lose packets in bursts, by Gilbert's model."""
+    wires = [link for link in observed.special_wires if link.loss_burst_packets > 1]
+    texts, holds = [], []
+    for end, wire in ((end, link) for link in wires for end in link.ends):
+        models = [each["loss-gemodel"] for each in _queues_of(observed, end)
+                  if "loss-gemodel" in each]
+        due = queueing_disciplines.burst_chances(wire)
+        holds.append(len(models) == 1 and all(
+            math.isclose(models[0][name], chance, rel_tol=_ROUNDED)
+            for name, chance in zip(("p", "r"), due, strict=True)))
+        texts.append(f"{end}: " + (f"bursts begin with {models[0]['p']:.4%} of packets, and end "
+                                   f"with {models[0]['r']:.4%}" if models else "no bursts")
+                     + f", {due[0]:.4%} and {due[1]:.4%} expected")
+    return Check("wires lose packets in bursts", bool(holds) and all(holds), "; ".join(texts))
+
+
+def _queues_of(observed: Observation, end: str) -> Sequence[Mapping[str, Any]]:
+    """Return the queueing disciplines that the kernel has at one end of a wire."""
+    queues: Sequence[Mapping[str, Any]] = observed.raw["kernel"].get("queues", {}).get(end, ())
+    return queues
 
 
 def _describe_times(times_s: Sequence[float]) -> str:

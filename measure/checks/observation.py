@@ -37,7 +37,7 @@ from measure.capture.tshark import Packet
 from measure.packets.eap import AkaAuthentication, InnerEapFrame
 from measure.packets.eap_tls_sizes import EapTlsLogin
 from measure.packets.management_frames import ManagementFrame
-from topologies.model import ACCESS_POINT, STATION, Medium, Node, Scenario, from_json
+from topologies.model import ACCESS_POINT, STATION, Link, Medium, Node, Scenario, from_json
 from topologies.paths import path_between
 
 
@@ -192,6 +192,8 @@ class Observation:
     folder: Path = Path()
     #: Name of the part, if it is judged as a repetition of its own; "" otherwise.
     part: str = ""
+    #: Wires whose directions have rates of their own, or that lose packets in bursts.
+    special_wires: tuple[Link, ...] = ()
     #: Share of packets that the worst wire loses, by its loss setting or by its queue.
     wires_lose: float = 0.0
     #: Capture behind the access point that carries the traffic in the end.
@@ -409,7 +411,7 @@ def build_observation(scenario: Scenario, raw: Mapping[str, Any],
                         if scenario.network.fails_over(name)},
         cells=frozenset(nodes[name].radio_mac for name
                         in scenario.network.of_duty(ACCESS_POINT)),
-        companions=tuple(scenario.companions),
+        companions=tuple(scenario.companions), special_wires=scenario.network.special_links,
         wires_lose=max((link.loss_percent / 100 + _BY_QUEUES * (link.rate_bps is not None)
                         for link in scenario.network.links), default=0.0))
 

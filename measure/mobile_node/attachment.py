@@ -59,8 +59,9 @@ from measure.packets.messages import HOST_POINT_PREFIX
 from measure.services import macsec, radius, revocation
 from measure.services.mobile_ip import MobileIp
 from measure.services.slaac import SlaacClient
+from topologies import queueing_disciplines
 from topologies.address_translation import delete_mappings
-from topologies.model import ACCESS_POINT, Scenario
+from topologies.model import ACCESS_POINT, Link, Scenario
 
 
 class AttachmentSteps:
@@ -348,6 +349,19 @@ class AttachmentSteps:
         if self.access.has_ipsec:
             self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
 
+    def _read_queues(self, links: Sequence[Link]) -> dict[str, list[dict[str, Any]]]:
+        """Return the queueing disciplines at both ends of wires, by `node/interface`."""
+        found = {}
+        for link in links:
+            is_protected = bool(self._testbed.macsec) \
+                and link in self.scenario.network.protectable
+            for end in link.ends:
+                node, _, port = end.partition("/")
+                found[end] = kernel_state.read_queues(
+                    self._testbed, node,
+                    queueing_disciplines.physical_name(port) if is_protected else port)
+        return found
+
     def record_path_state(self) -> None:
         """Record kernel state of other mobile nodes, and of the tunnel between their gateways."""
         of_nodes, agents = self._session.raw["kernel"], self.scenario.network.tunnel_gateways
@@ -356,6 +370,8 @@ class AttachmentSteps:
                    "sas": self._pair_sas(name, self._nodes[name].agent or "")
                    if self.access.has_ipsec else {}}
             for name in self.scenario.companions}
+        if special := self.scenario.network.special_links:
+            of_nodes["queues"] = self._read_queues(special)
         if self._testbed.vlan:
             of_nodes["vlans"] = {name: kernel_state.read_vlan_state(
                 self._testbed, name, self._nodes[name].radio_interface, self.station.mac)

@@ -70,7 +70,7 @@ def derive_decryption_keys(  # noqa: PLR0913 - sources of keys, most by name
         return None
     secret = secrets["radius_secret"].encode()
     sessions = [session for file in _existing_captures(out, parts, WIRES) for session in (
-        *(_session_keys_in_tls(file, tls_keys) if tls_keys else ()), *eap.session_keys(
+        *(session_keys_in_tls(file, tls_keys) if tls_keys else ()), *eap.session_keys(
             (message for _, message in pcap.udp_payloads(file, eap.RADIUS_PORT)), secret))]
     if layer.is_wep:
         frames = [frame for file in _existing_captures(out, parts, [receiving])
@@ -115,7 +115,8 @@ def master_keys_in_use(capture: Path, keys: Sequence[str]) -> Mapping[str, set[s
     return used
 
 
-def _session_keys_in_tls(file: Path, tls_keys: Sequence[str]) -> list[eap.SessionKey]:
+def session_keys_in_tls(file: Path, tls_keys: Sequence[str]) -> list[eap.SessionKey]:
+    """Return the EAP session keys in RADIUS inside TLS, with the lines of a server's key log."""
     # Imported here: the container image lacks the TLS library, and judges all other policies.
     from measure.checks import radsec
 
@@ -134,7 +135,7 @@ def _existing_captures(out: Path, parts: Sequence[str], points: Sequence[str]) -
 #: 12-8).
 _BEFORE = {"sha1": 32, "sha256": 32, "sha384": 56}
 #: Length of a temporal key by cipher; TKIP's includes two Michael keys.
-_KEY_BYTES = {"TKIP": 32, "CCMP": 16, "GCMP": 16, "CCMP-256": 32, "GCMP-256": 32}
+TEMPORAL_KEY_BYTES = {"TKIP": 32, "CCMP": 16, "GCMP": 16, "CCMP-256": 32, "GCMP-256": 32}
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def _pairwise_master_key(key: str) -> bytes:
 
 def _derive_temporal_key(layer: LinkLayer, master: bytes, shake: Handshake) -> bytes:
     digest = {"sha256": "sha256", "suite-b-192": "sha384"}.get(layer.akm or "", "sha1")
-    begin, size = _BEFORE[digest], _KEY_BYTES[layer.cipher]
+    begin, size = _BEFORE[digest], TEMPORAL_KEY_BYTES[layer.cipher]
     seed = b"".join((*sorted(shake.addresses), *sorted(shake.nonces)))
     label = ciphers.PAIRWISE_LABEL
     expanded = ciphers.expand_sha1(master, label, seed, begin + size) if digest == "sha1" \

@@ -42,6 +42,11 @@ _RECEIVER, _TRANSMITTER, _GROUP = slice(4, 10), slice(10, 16), 0x01
 _LLC_IPV4 = bytes.fromhex("aaaa030000000800")
 _LLC_IPV6 = bytes.fromhex("aaaa0300000086dd")
 _LLC_ARP = bytes.fromhex("aaaa030000000806")
+_LLC_EAPOL = bytes.fromhex("aaaa03000000888e")
+#: EAPOL-Key frames: type, descriptors of RSN and WPA, and the bit of the four-way handshake in the
+#: key information. Message 1 of a group key handshake asks for an acknowledgement (12.7.2).
+_EAPOL_KEY, _KEY_DESCRIPTORS, _PAIRWISE, _ACKNOWLEDGED = 3, (2, 254), 0x08, 0x80
+_EAPOL_HEADER_BYTES = 4
 #: First bytes of ARP: Ethernet, IPv4, and the lengths of their addresses.
 _ARP, _ARP_BYTES = bytes.fromhex("000108000604"), 28
 _IP_BYTES, _IPV6_BYTES, _BLOCK, _BLOCKS = 20, 40, 16, 3
@@ -90,6 +95,8 @@ class DecryptedFrameHeads:
 
     opened: int
     closed: Sequence[FrameHead]
+    #: Group key handshakes among the frames: time (s), and whether it is message 1.
+    group_messages: Sequence[tuple[float, bool]] = ()
 
     @property
     def detail(self) -> str:
@@ -126,6 +133,7 @@ def verify_frame_heads(layer: LinkLayer, files: Iterable[Path], keys: Sequence[T
         head for file in files if file.exists() for head in _truncated_frames(file))
         if stations & head.ends}
     count = len(closed)
+    group_messages = list[tuple[float, bool]]()
     known = {ip_address(address).packed for address in addresses}
     for key in keys:
         tried = {place: head for place, head in closed.items()
@@ -134,17 +142,23 @@ def verify_frame_heads(layer: LinkLayer, files: Iterable[Path], keys: Sequence[T
         few = {place: tried[place] for place in (*list(tried)[:1], *list(tried)[-1:])}
         if key.station and not _find_decrypted(layer, key.key, few, known):
             continue
-        for place in _find_decrypted(layer, key.key, tried, known):
-            del closed[place]
-    return DecryptedFrameHeads(count - len(closed), list(closed.values()))
+        for place, text in _find_decrypted(layer, key.key, tried, known).items():
+            head = closed.pop(place)
+            if text.startswith(_LLC_EAPOL):
+                group_messages.append((head.at_s, bool(_key_information(text) & _ACKNOWLEDGED)))
+    return DecryptedFrameHeads(count - len(closed), list(closed.values()), sorted(group_messages))
 
 
 def _find_decrypted(layer: LinkLayer, key: bytes, tried: Mapping[int, FrameHead],
-                    addresses: AbstractSet[bytes]) -> list[int]:
-    """Return the indexes of frames whose decrypted first bytes are the start of an IP packet."""
+                    addresses: AbstractSet[bytes]) -> dict[int, bytes]:
+    """Return the decrypted first bytes of those frames that have a packet, by their indexes.
+
+    A packet is one of IP, or a message of a group key handshake.
+    """
     texts = _decrypt_frame_starts(layer, key, list(tried.values()))
-    return [place for (place, head), text in zip(tried.items(), texts, strict=True)
-            if _is_packet(text, head.body_bytes - layer.frame_expansion_bytes, addresses)]
+    return {place: text for (place, head), text in zip(tried.items(), texts, strict=True)
+            if _is_packet(text, size := head.body_bytes - layer.frame_expansion_bytes, addresses)
+            or _is_group_key_message(text, size)}
 
 
 def _truncated_frames(file: Path) -> Iterator[FrameHead]:
@@ -190,6 +204,21 @@ def _counter_blocks(head: FrameHead, *, is_ccm: bool) -> bytes:
     first = _CCM_FIRST if is_ccm else _FRAME_GCM_COUNTER
     return b"".join(nonce + (first + block).to_bytes(_BLOCK - len(nonce), "big")
                     for block in range(_BLOCKS))
+
+
+def _key_information(text: bytes) -> int:
+    """Return the key information of an EAPOL-Key frame with LLC, its low byte."""
+    return text[len(_LLC_EAPOL) + _EAPOL_HEADER_BYTES + 2]
+
+
+def _is_group_key_message(text: bytes, size: int) -> bool:
+    """Return whether decrypted bytes begin a group key handshake's message of this length."""
+    header = text[len(_LLC_EAPOL):]
+    return (text.startswith(_LLC_EAPOL) and len(header) > _EAPOL_HEADER_BYTES + 2
+            and header[1] == _EAPOL_KEY
+            and int.from_bytes(header[2:4], "big") == size - len(_LLC_EAPOL) - _EAPOL_HEADER_BYTES
+            and header[_EAPOL_HEADER_BYTES] in _KEY_DESCRIPTORS
+            and not _key_information(text) & _PAIRWISE)
 
 
 def _is_packet(text: bytes, size: int, addresses: AbstractSet[bytes]) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from measure.records.record import NOT_PROVEN, CheckRecord
-from policies import Dot1xLayer, Policy
+from policies import Dot1xLayer, LinkLayer, Policy
 from policies.options import is_secret
 from policies.proposals import GROUPS
 
@@ -97,7 +97,8 @@ _COVERED_BY: Mapping[str, Sequence[str]] = {
     "link.pmf": ("management frames are protected",
                  "station without protected management frames"),
     "link.akm": ("key management negotiated",), "link.sae": ("SAE element",),
-    "link.group": ("SAE group", "OWE exchange"),
+    "link.group": ("SAE group", "OWE exchange"), "link.station_groups": ("SAE groups tried",),
+    "link.access_point_groups": ("SAE group",),
     "link.group_mgmt": ("protection of management frames negotiated",),
     "link.neighbor_report": ("neighbor reports supported",),
     "link.bss_transition": ("BSS transition supported",),
@@ -157,10 +158,28 @@ def unchecked_settings(policy: Policy,
     if layers.link and layers.link.accepted and len(layers.link.accepted) > 1:
         found.append(UncheckedSetting("link.accepted", "link.accepted",
                                       ", ".join(layers.link.accepted)))
+    if layers.link:
+        found += _unused_groups(layers.link)
     if layers.ipsec and layers.ipsec.esp_proposal.split("-")[-1] in GROUPS:
         found.append(UncheckedSetting("ipsec.esp_proposal", "the group in ipsec.esp_proposal",
                                       layers.ipsec.esp_proposal))
+    # ESP's proposals pass encrypted. The kernels show the one that was chosen.
+    for name in ("esp_offered", "esp_accepted") if layers.ipsec else ():
+        unused = [each for each in getattr(layers.ipsec, name) or ()
+                  if layers.ipsec and each != layers.ipsec.esp_proposal]
+        if unused:
+            found.append(UncheckedSetting(f"ipsec.{name}", f"further proposals in ipsec.{name}",
+                                          ", ".join(unused)))
     return found
+
+
+def _unused_groups(link: LinkLayer) -> Iterator[UncheckedSetting]:
+    """Yield the groups of SAE that an end would use, too, and that no frame shows."""
+    for name in ("station_groups", "access_point_groups"):
+        unused = [group for group in getattr(link, name) or () if group not in link.tried_groups]
+        if unused:
+            yield UncheckedSetting(f"link.{name}", f"further groups in link.{name}",
+                                   ", ".join(map(str, unused)))
 
 
 def _uncovered_settings(policy: Policy, checks: AbstractSet[str]) -> Iterator[UncheckedSetting]:
@@ -180,7 +199,7 @@ def _uncovered_settings(policy: Policy, checks: AbstractSet[str]) -> Iterator[Un
         if not value or value in (default, "clear") or any(
                 check.startswith(tuple(beginnings)) for check in checks):
             continue
-        yield UncheckedSetting(path, path, ", ".join(value) if isinstance(value, list)
+        yield UncheckedSetting(path, path, ", ".join(map(str, value)) if isinstance(value, list)
                                else str(value))
 
 

@@ -127,7 +127,7 @@ def _set_rsn(draft: PolicyDraft, options: Options, wpa: int) -> None:
     set_sae(draft, "hostapd", options)
     for keys in ("sae", "owe"):
         if draft.find_value("link.keys") == keys:
-            set_group(draft, options.find_option(f"{keys}_groups"))
+            set_group(draft, options.find_option(f"{keys}_groups"), "link.access_point_groups")
     set_group_management(draft, options.find_option("group_mgmt_cipher"))
     set_switch(draft, options, "rrm_neighbor_report", "link.neighbor_report")
     set_switch(draft, options, "bss_transition", "link.bss_transition")

@@ -21,7 +21,7 @@ from policies.conversion.source import Setting, Source, strip_quotes
 from policies.conversion.syntax import NestedSection
 from policies.conversion.wifi import join_words
 from policies.layers import WireGuardLayer
-from policies.proposals import check_ike, is_post_quantum
+from policies.proposals import GROUPS, check_ike, is_post_quantum
 from policies.vocabulary import (
     CREDENTIAL,
     FROM_SCENARIO,
@@ -165,15 +165,16 @@ def _set_proposal(draft: PolicyDraft, name: str, setting: Setting | None) -> Non
     draft.set_field(name, proposals[chosen], setting)
     selection = {word: proposal for word, proposal in proposals.items()
                  if proposal == proposals[chosen]
-                 or (is_ike and _is_measured_with(draft, proposal, proposals[chosen]))}
+                 or (_is_measured_with(draft, proposal, proposals[chosen]) if is_ike else
+                     _has_group_of(draft, proposal, proposals[chosen]))}
     _note_lost_proposals(draft, setting, proposals, selection, is_ike=is_ike)
     if words[0] != chosen or _lacking_tokens(chosen, is_ike=is_ike):
         draft.replacements.append(f"{proposals[chosen]} in place of {words[0][:40]}")
     several = [*dict.fromkeys(selection.values())]
     if len(several) > 1:
         # The file has one end. The other one is to have the same, so that they agree on the first.
-        for field in ("ipsec.ike_offered", "ipsec.ike_accepted"):
-            draft.set_field(field, several, setting)
+        for field in ("offered", "accepted"):
+            draft.set_field(f"{name.removesuffix('proposal')}{field}", several, setting)
 
 
 def _is_measured_with(draft: PolicyDraft, proposal: str, chosen: str) -> bool:
@@ -183,6 +184,13 @@ def _is_measured_with(draft: PolicyDraft, proposal: str, chosen: str) -> bool:
     except PydanticCustomError:
         return False
     return is_post_quantum(chosen) or not is_post_quantum(proposal)
+
+
+def _has_group_of(draft: PolicyDraft, proposal: str, chosen: str) -> bool:
+    """Return whether a list with the chosen ESP proposal can have another proposal, too."""
+    groups = {last if (last := each.split("-")[-1]) in GROUPS else "" for each in (proposal,
+                                                                                   chosen)}
+    return draft.find_value("ipsec.ike") != 1 or len(groups) == 1
 
 
 def _lacking_tokens(word: str, *, is_ike: bool) -> list[str]:
@@ -206,9 +214,7 @@ def _note_lost_proposals(draft: PolicyDraft, setting: Setting, proposals: Mappin
         draft.note_loss(setting, f"{join_words(lacking, lacking)}: {NOT_MEASURED}")
     [chosen, *_] = selection.values()
     if others := [word for word in proposals if word not in selection]:
-        draft.note_loss(setting, f"{join_words(others, others)}: " + (
-            f"not together with {chosen} here" if is_ike else
-            f"a policy has one proposal: {chosen}"))
+        draft.note_loss(setting, f"{join_words(others, others)}: not together with {chosen} here")
     for word, proposal in selection.items():
         known = (split_proposal(word, skips_unknown=True) or {}).values()
         further = [token for token in word.rstrip("!").split("-")
@@ -262,10 +268,10 @@ def _set_authentication(draft: PolicyDraft, setting: Setting, *, has_certificate
     if setting.key not in ("auth", "auth2"):
         return
     word = strip_quotes(setting.value).lower()
-    if draft.find_value("ipsec.authentication") == "eap-tls":
+    if draft.find_value("ipsec.authentication") in ("eap-tls", "eap-mschapv2"):
         draft.take_over(setting)  # the gateway's, which has a certificate
         return
-    if word in ("psk", "eap-tls") and draft.find_value("ipsec.ike") == 2:
+    if word in ("psk", "eap-tls", "eap-mschapv2") and draft.find_value("ipsec.ike") == 2:
         draft.set_field("ipsec.authentication", word, setting)
         return
     if word in ("pubkey", "") or word.startswith(("rsa", "pubkey-", "rsa-")):

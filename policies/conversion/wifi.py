@@ -223,8 +223,14 @@ def set_sae(draft: PolicyDraft, daemon: Daemon, options: Options) -> None:
         draft.leave_out(option.setting, "0, 1 or 2 belongs here")
 
 
-def set_group(draft: PolicyDraft, option: Option | None) -> None:
-    """Set the group of SAE or OWE: the first of several that qop supports."""
+def set_group(draft: PolicyDraft, option: Option | None, all_of: str = "") -> None:
+    """Set the group of SAE or OWE: the first of several that qop supports.
+
+    Args:
+        draft: The policy to change.
+        option: The option with groups, such as sae_groups.
+        all_of: The field for all groups, such as link.station_groups; "" if the policy has one.
+    """
     if option is None:
         return
     known = [word for word in option.value_words if word in ("19", "20", "21")]
@@ -232,8 +238,13 @@ def set_group(draft: PolicyDraft, option: Option | None) -> None:
         draft.leave_out(option.setting, f"groups other than 19, 20 and 21 are {NOT_MEASURED}")
         return
     draft.set_field("link.group", int(known[0]), option.setting)
-    if others := [word for word in option.value_words if word != known[0]]:
-        draft.note_loss(option.setting, f"{join_words(others, _GROUPS)}: a policy has one group")
+    has_list = bool(all_of) and draft.find_value("link.keys") == "sae"
+    if has_list and len(set(known)) > 1:
+        draft.set_field(all_of, [int(word) for word in dict.fromkeys(known)], option.setting)
+    if others := [word for word in option.value_words
+                  if word != known[0] and not (has_list and word in known)]:
+        draft.note_loss(option.setting, f"{join_words(others, _GROUPS)}: " + (
+            f"{NOT_MEASURED}" if has_list else "a policy has one group"))
 
 
 def set_group_management(draft: PolicyDraft, option: Option | None) -> None:

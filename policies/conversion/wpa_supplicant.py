@@ -170,7 +170,7 @@ def _set_rsn(draft: PolicyDraft, options: Options, management: Option | None) ->
     set_sae(draft, "wpa_supplicant", options)
     group = {"sae": "sae_groups", "owe": "owe_group"}.get(str(draft.find_value("link.keys")))
     if group:
-        set_group(draft, options.find_option(group))
+        set_group(draft, options.find_option(group), "link.station_groups")
     set_group_management(draft, options.find_option("group_mgmt"))
     set_switch(draft, options, "beacon_prot", "link.beacon_protection")
     set_switch(draft, options, "ocv", "link.ocv")

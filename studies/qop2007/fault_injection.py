@@ -24,7 +24,7 @@ from measure.services import iperf
 from studies.qop2007 import attacks
 from topologies import queueing_disciplines
 from topologies.mobile_ip import kernel
-from topologies.model import HOME_AGENT, ROUTER, Scenario
+from topologies.model import HOME_AGENT, ROUTER, Link, Scenario
 
 if TYPE_CHECKING:  # The builder needs Mininet, which only the guest has.
     from measure.mobile_node.access import NetworkAccess
@@ -53,6 +53,11 @@ OVER_THE_AIR = "over-the-air"
 ALONE = "frames-alone"
 #: Control in which the wire to a distant RADIUS server has a delay without jitter.
 STEADY_SERVER = "steady-server"
+#: Controls in which both directions of wires have one rate, and lose each packet by itself.
+EQUAL_RATES, SINGLE_LOSSES = "equal-rates", "single-losses"
+#: Values of wires under these controls.
+_WIRE_CHANGES: Mapping[str, Mapping[str, Any]] = {
+    EQUAL_RATES: {"rate_back_bps": None}, SINGLE_LOSSES: {"loss_burst_packets": 1.0}}
 #: Controls in which a router translates no addresses, and keeps its mappings.
 UNTRANSLATED, KEPT_MAPPING = "untranslated", "kept-mapping"
 #: Controls in which the home agent strips MPTCP's options of TCP, as some firewalls do, or accepts
@@ -86,7 +91,8 @@ def apply_to_network(site: Site, scenario: Scenario) -> None:
     Under two of them, wires of distant servers lose their delay, or only its jitter. Under the
     third, access points drop IP fragments on their wire in both directions, as some firewalls do.
     Under the fourth, a router forwards packets without translating their addresses. Two others
-    change how the home agent treats Multipath TCP.
+    change how the home agent treats Multipath TCP, and two make wires ordinary that have a rate for
+    each direction, or lose packets in bursts.
     """
     if site.fault in _AT_AGENT:
         site.testbed.run_command(scenario.agent, _AT_AGENT[site.fault])
@@ -95,6 +101,8 @@ def apply_to_network(site: Site, scenario: Scenario) -> None:
             _drop_fragments(site.testbed, name, scenario.network.link_of(name)[0])
     if site.fault == UNTRANSLATED:
         _stop_translation(site.testbed, scenario)
+    if site.fault in _WIRE_CHANGES:
+        _change_wires(site, scenario)
     if site.fault not in (NEAR_SERVER, STEADY_SERVER):
         return
     network = scenario.network
@@ -103,13 +111,34 @@ def apply_to_network(site: Site, scenario: Scenario) -> None:
         raise MeasureError("testbed", f"the control {site.fault} needs a scenario with a distant "
                            "RADIUS server, and this one has none")
     for link in links:
-        for node, _, port in (end.partition("/") for end in link.ends):
-            # An earlier repetition may have removed it.
-            site.testbed.run_unchecked(node, ["tc", "qdisc", "del", "dev", port, "root"])
-            steady = replace(link, jitter_ms=0.0)
-            for step in queueing_disciplines.wire_commands(steady, port) \
-                    if site.fault == STEADY_SERVER else ():
-                site.testbed.run_command(node, step.split())
+        _rebuild_wire(site.testbed, link, replace(link, jitter_ms=0.0)
+                      if site.fault == STEADY_SERVER else None)
+
+
+def _rebuild_wire(testbed: Testbed, link: Link, changed: Link | None) -> None:
+    """Replace the queueing disciplines of a wire by those of another one, None for none."""
+    for end in link.ends:
+        node, _, port = end.partition("/")
+        # An earlier repetition may have removed it.
+        testbed.run_unchecked(node, ["tc", "qdisc", "del", "dev", port, "root"])
+        for step in queueing_disciplines.wire_commands(changed, port, end) if changed else ():
+            testbed.run_command(node, step.split())
+
+
+def _change_wires(site: Site, scenario: Scenario) -> None:
+    """Make wires with a rate for each direction, or with losses in bursts, ordinary.
+
+    Raises:
+        MeasureError: the scenario has no such wire.
+    """
+    changes = _WIRE_CHANGES[site.fault]
+    links = [(link, changed) for link in scenario.network.special_links
+             if (changed := replace(link, **changes)) != link]
+    if not links:
+        raise MeasureError("testbed", f"the control {site.fault} needs a scenario whose wires have "
+                           f"{next(iter(changes))}, and this one has none")
+    for link, changed in links:
+        _rebuild_wire(site.testbed, link, changed)
 
 
 def _stop_translation(testbed: Testbed, scenario: Scenario) -> None:

@@ -74,18 +74,24 @@ _VLAN, _VLAN_PSK = "examples/wpa2-eap-vlan.yml", "examples/wpa2-psk-vlan.yml"
 _TAGGED, _BRIDGED = "VLAN tag on the wire", "station is in its VLAN's bridge"
 _APART = "other VLANs do not reach the station"
 _OWE_TRANSITION = "examples/owe-transition.yml"
+_REKEY = "examples/wpa2-psk-group-rekey.yml"
 _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
+#: A station that tries two groups of SAE, and the 192-bit suite with fast transition.
+_GROUPS = "examples/wpa3-sae-groups.yml"
+_FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
 #: Scenario whose first RADIUS server is down.
 _FAILOVER = "examples/scenarios/radius-failover.yml"
+#: Scenarios whose wire has a rate for each direction, or loses packets in bursts.
+_ASYMMETRIC, _BURSTS = (f"examples/scenarios/N2-{way}.yml" for way in ("asymmetric", "bursts"))
 #: Scenario whose streams are IPv6.
 _OVER_IPV6 = "examples/scenarios/N2-ipv6.yml"
 #: PEAP with other certificates and fragments, and TTLS with CHAP.
 _CERTIFICATES = "examples/wpa2-peap-rsa3072.yml"
 _CHAP = "examples/wpa2-ttls-chap.yml"
 _NESTED = "examples/wpa2-peap-eap-tls.yml"
-_IKE_SECRET, _IKE_CERTIFICATES, _IKE_EAP = (
-    f"examples/ikev2-{way}.yml" for way in ("psk", "certificates", "eap"))
-_LISTS = "examples/ikev2-proposals.yml"
+_IKE_SECRET, _IKE_CERTIFICATES, _IKE_EAP, _IKE_PASSWORD = (
+    f"examples/ikev2-{way}.yml" for way in ("psk", "certificates", "eap", "eap-mschapv2"))
+_LISTS, _ESP_LISTS = "examples/ikev2-proposals.yml", "examples/ikev2-esp-proposals.yml"
 _WINDOW = "examples/wpa3-eap-macsec-window.yml"
 _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
 
@@ -152,6 +158,14 @@ TODAYS: Mapping[str, Fault] = {
     "other-sae-group": Fault(
         "SAE in another group", policy=change_layer("link", group=20), on=control_cell("M3"),
         fails=["SAE group"]),
+    "one-sae-group": Fault(
+        "the station tries the group of SAE that both ends have, and no other",
+        policy=change_layer("link", station_groups=None), on=control_cell(_GROUPS),
+        fails=["SAE groups tried"]),
+    "first-sae-group": Fault(
+        "the access point accepts the group that the station tries first",
+        policy=change_layer("link", access_point_groups=[20, 19]), on=control_cell(_GROUPS),
+        fails=["SAE group", "SAE groups tried"]),
     "optional-pmf": Fault(
         "protected management frames are possible only", policy=change_layer("link", pmf=1),
         on=control_cell("M3"), fails=[_AGREED]),
@@ -159,6 +173,10 @@ TODAYS: Mapping[str, Fault] = {
         "beacons are not protected", policy=change_layer("link", beacon_protection=0),
         on=control_cell("M3"),
         fails=["beacons are protected"]),
+    "no-group-renewal": Fault(
+        "the access point keeps the key of frames to all",
+        policy=change_layer("link", options=DaemonOptions()), on=control_cell(_REKEY),
+        fails=["group key is renewed"]),
     "no-neighbor-reports": Fault(
         "access points have no neighbor reports", policy=change_layer("link", neighbor_report=0),
         on=control_cell(_REPORTS), fails=["neighbor reports supported"]),
@@ -314,6 +332,10 @@ TODAYS: Mapping[str, Fault] = {
     "full-transition": Fault(
         "a station that moves authenticates in full", policy=change_layer("link", roaming=None),
         on=control_cell("M7", "E1"), fails=[_NEGOTIATED, _OFFERED, "fast transition"]),
+    "sha256-for-sha384": Fault(
+        "keys of fast transition by SHA-256, from 32 bytes, in place of SHA-384",
+        policy=change_layer("link", akm=None), on=control_cell(_FAST_192, "E1"),
+        fails=[_NEGOTIATED, _OFFERED, "fast transition's keys", _COMPUTED]),
     fault_injection.OVER_THE_AIR: Fault(
         "a station that moves asks the next access point over the air, not over the DS",
         on=control_cell(_OVER_DS, "E1"), fails=["fast transition over the DS"]),
@@ -368,6 +390,13 @@ TODAYS: Mapping[str, Fault] = {
         "IKE by certificates of both ends, and no EAP", on=control_cell(_IKE_EAP),
         policy=change_layer("ipsec", authentication="certificate"),
         fails=["ISAKMP packets", "IKE authentication"]),
+    "certificate-for-password": Fault(
+        "IKE by certificates of both ends, and no password", on=control_cell(_IKE_PASSWORD),
+        policy=change_layer("ipsec", authentication="certificate"),
+        fails=["ISAKMP packets", "IKE authentication"]),
+    "tls-for-password": Fault(
+        "EAP-TLS in place of EAP-MSCHAPv2 inside IKE", on=control_cell(_IKE_PASSWORD),
+        policy=change_layer("ipsec", authentication="eap-tls"), fails=["ISAKMP packets"]),
     "no-ml-kem": Fault(
         "IKE by x25519 alone, as a strongSwan without ML-KEM has it", on=control_cell("M12"),
         policy=change_layer("ipsec", ike_proposal="aes256gcm16-prfsha384-curve25519"),
@@ -557,6 +586,9 @@ SPOILT: Mapping[str, Fault] = {
     "wrong-ike-secret": Fault(
         "the mobile node has another pre-shared key for IKE than the gateway",
         {"station.ike_secret": ""}, on=control_cell(_IKE_SECRET)),
+    "wrong-ike-password": Fault(
+        "the mobile node has another password for IKE than the gateway",
+        {"station.ike_secret": ""}, on=control_cell(_IKE_PASSWORD)),
     "radius-down": Fault("the RADIUS server does not run", withhold=["freeradius"],
                          on=control_cell("P8")),
     "no-advertisement": Fault("no router advertises an IPv6 prefix", withhold=["dnsmasq"],
@@ -680,6 +712,14 @@ UNPROTECTED: Mapping[str, Fault] = {
         policy=change_layer("ipsec", ike_accepted=["aes128-sha256-modp2048",
                                                    "aes128-sha256-ecp256"]),
         on=control_cell(_LISTS), fails=["IKE proposal"]),
+    "other-esp-preference": Fault(
+        "the gateway prefers another one of the ESP proposals that the mobile node offers",
+        policy=change_layer("ipsec", esp_accepted=["aes128gcm16", "aes256gcm16"]),
+        on=control_cell(_ESP_LISTS), fails=["ESP transforms in the kernel"]),
+    "other-esp-offer": Fault(
+        "the mobile node does not offer the ESP proposal that both ends are to agree on",
+        policy=change_layer("ipsec", esp_offered=["chacha20poly1305", "aes128gcm16"]),
+        on=control_cell(_ESP_LISTS), fails=["ESP transforms in the kernel"]),
     "other-ike": Fault(
         "IKE of version 2 in place of 1", policy=change_layer("ipsec", ike=2),
         on=control_cell("P3"),
@@ -706,6 +746,12 @@ UNPROTECTED: Mapping[str, Fault] = {
         "the delay of the RADIUS server's wire does not vary",
         on=control_cell("M4", "examples/scenarios/campus-jitter.yml"),
         fails=["RADIUS server has its jitter"]),
+    fault_injection.EQUAL_RATES: Fault(
+        "both directions of a wire have one rate", on=control_cell("P1", _ASYMMETRIC),
+        fails=["wires have a rate for each direction"]),
+    fault_injection.SINGLE_LOSSES: Fault(
+        "a wire loses each packet by itself, and none in bursts",
+        on=control_cell("P1", _BURSTS), fails=["wires lose packets in bursts"]),
     fault_injection.STATIC_ADDRESS: Fault(
         "the mobile node takes its address, and asks no DHCP server",
         on=control_cell("P1", "campus-0ms"), fails=["address by DHCP"]),

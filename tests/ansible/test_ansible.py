@@ -71,12 +71,16 @@ OWN: dict[str, dict[str, Any]] = {
     "vlan": example("wpa2-eap-vlan"),
     "vlan-psk": example("wpa2-psk-vlan"),
     "over-ds": example("wpa3-sae-ft-over-ds"),
+    "fast-192-bit": example("wpa3-eap-192-bit-ft"),
+    "sae-groups": example("wpa3-sae-groups"),
     "hints": example("wpa3-sae-802.11kv"),
     "tkip-group": example("wpa2-tkip-group"),
     "accounted": example("wpa2-eap-accounting"),
     "authentic": example("wpa2-eap-message-authenticator"),
     "nested": example("wpa2-peap-eap-tls"),
     "ike-lists": example("ikev2-proposals"),
+    "esp-lists": example("ikev2-esp-proposals"),
+    "ike-password": example("ikev2-eap-mschapv2"),
     "listed": example("wpa2-eap-tls-crl"),
     "asked": example("wpa2-eap-tls-ocsp"),
     "tkip": {"link": {"cipher": "TKIP", "keys": "psk"}},
@@ -131,10 +135,12 @@ GONE = {
 }
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
 SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device", "over-ds",
+                               "fast-192-bit", "sae-groups",
                                "vlan-psk", "hints",
                                "tkip-group", "owe-transition", "tkip", "wep-40"],
                               ("station", "access_point")),
               **dict.fromkeys(["ikev2-transport", "aka", "temporary", "nested", "ike-lists",
+                               "esp-lists", "ike-password",
                                "listed", "asked"], ("station", "home_agent")),
               "unasked": ("home_agent",), "vlan-ignored": ("access_point", "home_agent"),
                "many-nodes": ("home_agent",), "long-names": ("access_point",),
@@ -760,6 +766,27 @@ def test_each_end_has_its_own_list_of_ike_proposals(rendered: Rendered) -> None:
         assert text.count(f"\t\tproposals = {','.join(layer[field])}\n") == 1
 
 
+def test_each_end_has_its_own_list_of_esp_proposals(rendered: Rendered) -> None:
+    """The same for what the tunnel itself has."""
+    layer = OWN["esp-lists"]["ipsec"]
+    for node, field in (("a2", "esp_offered"), ("ha-a", "esp_accepted")):
+        text = rendered.path("esp-lists", node, "swanctl/swanctl.conf").read_text()
+        assert text.count(f"\t\t\t\tesp_proposals = {','.join(layer[field])}\n") == 1
+
+
+def test_password_of_ike_is_the_nodes_and_the_certificate_the_gateways(
+        rendered: Rendered) -> None:
+    """Both ends find the password by the node's identity, and the node trusts the authority."""
+    node, gateway = (rendered.path("ike-password", name, "swanctl/swanctl.conf").read_text()
+                     for name in ("a2", "ha-a"))
+    for text in (node, gateway):
+        assert "eap-a2 {\n\t\tid = fqdn:a2\n\t\tsecret = " in text
+        assert text.count("auth = eap-mschapv2") == 1
+    assert "cacerts = root.pem" in node and "certs = a2.pem" not in node
+    assert "certs = ha-a.pem" in gateway
+    assert "eap-mschapv2" in rendered.path("ike-password", "a2/strongswan.conf").read_text()
+
+
 def test_certificates_inside_a_tunnel_are_the_stations_own(rendered: Rendered) -> None:
     """The station of PEAP has no password then, and the server a method for it."""
     station = settings(rendered.path("nested", "a2/wpa_supplicant.conf"))
@@ -818,6 +845,16 @@ def test_access_points_pass_fast_transition_on_where_the_policy_says(rendered: R
     ap, station = both(rendered, "over-ds")
     assert (ap["ft_over_ds"], ap["wpa_key_mgmt"], station["key_mgmt"]) == ("1", "FT-SAE", "FT-SAE")
     assert "ft_over_ds" not in both(rendered, "wpa3-sae")[0]
+    for end in both(rendered, "fast-192-bit"):
+        assert "FT-EAP-SHA384" in (end.get("wpa_key_mgmt"), end.get("key_mgmt"))
+
+
+def test_each_end_has_its_groups_of_sae(rendered: Rendered) -> None:
+    """The station's list in its order; the access point accepts the agreed group by default."""
+    ap = settings(rendered.path("sae-groups", "ap-a/hostapd.conf"))
+    station = rendered.path("sae-groups", "a2/wpa_supplicant.conf").read_text()
+    assert "sae_groups" not in ap
+    assert "sae_groups=20 19" in station.partition("network={")[0].splitlines()
 
 
 def test_access_points_and_stations_get_hints_where_the_policy_says(rendered: Rendered) -> None:

@@ -334,6 +334,7 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
                           fault_injection.NEAR_SERVER, fault_injection.STATIC_ADDRESS,
                           fault_injection.STATIC_IPV6, fault_injection.OVER_IPV4,
                           fault_injection.FRAGMENTS, fault_injection.STEADY_SERVER,
+                          fault_injection.EQUAL_RATES, fault_injection.SINGLE_LOSSES,
                           fault_injection.OVER_THE_AIR,
                           fault_injection.UNTRANSLATED, fault_injection.KEPT_MAPPING,
                           fault_injection.STRIPPED, fault_injection.NO_JOIN,

@@ -176,6 +176,39 @@ def test_question_for_an_address_has_no_ipv4_header(tmp_path: Path) -> None:
         assert bool(found.opened) is is_open
 
 
+def group_key(information: int = 0x1382, size: int = 155, kind: int = 3) -> bytes:
+    """A message of a group key handshake behind LLC: 802.1X, RSN, and padding."""
+    return (bytes.fromhex("aaaa03000000888e") + bytes((2, kind)) + (size - 12).to_bytes(2, "big")
+            + bytes((2,)) + information.to_bytes(2, "big") + bytes(size - 15))
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (group_key(), True), (group_key(0x0302), False), (group_key(0x13CA), None),
+    (group_key(kind=0), None), (group_key() + b"x", None)],
+    ids=["message 1", "message 2", "four-way handshake", "EAP", "another length"])
+def test_group_key_handshake_opens_under_the_stations_key(text: bytes, message: bool | None,
+                                                          tmp_path: Path) -> None:
+    """Its messages are told apart. Of EAPOL, nothing else is under this key."""
+    found = verified(tmp_path / "air.pcap", "CCMP", [HEADER + ccmp(text, 16)], [KEY[:16]])
+    assert [is_first for _, is_first in found.group_messages] == \
+        ([] if message is None else [message])
+    assert (found.opened, len(found.closed)) == ((0, 1) if message is None else (1, 0))
+
+
+def renewed(interval_s: int, *at_s: float, lasts_s: float = 3.2) -> dict[str, bool]:
+    """Whether the group key was renewed at these times, in streams that begin at 0."""
+    found = layer_checks._check_group_renewal(
+        interval_s, [(each, True) for each in at_s], int(lasts_s / interval_s))
+    return {found.check: found.ok}
+
+
+@pytest.mark.parametrize(("at_s", "ok"), [
+    ((0.5, 1.5, 2.5), True), ((0.1, 1.1, 2.1, 3.1), True), ((0.5, 1.5), False), ((), False),
+    ((0.5, 1.5, 1.7), False), ((0.5, 1.0, 1.5), False)])
+def test_group_key_is_renewed_at_its_intervals(at_s: tuple[float, ...], *, ok: bool) -> None:
+    assert renewed(1, *at_s) == {"group key is renewed": ok}
+
+
 def test_shorter_head_is_held_to_what_it_has(tmp_path: Path) -> None:
     """A capture that ends amid the IPv4 header: LLC and the length are there."""
     file, cut = tmp_path / "air.pcap", len(RADIO + HEADER) + 8 + 8 + 16

@@ -160,6 +160,20 @@ def test_legal_exchange_of_sae_is_whole(exchange: list[ManagementFrame]) -> None
     assert failing(SAE, with_exchange(*exchange), 8) == set()
 
 
+TRIED = SAE.model_copy(update={"station_groups": [20, 19]})
+
+
+@pytest.mark.parametrize(("exchange", "fails"), [
+    (OTHER_GROUP, set()), ([*OTHER_GROUP[:2], *TOKENS], set()),
+    (TOKENS, {"SAE groups tried"}), ([OTHER_GROUP[0], *TOKENS], {"SAE groups tried"}),
+    ([sae(1.2, STATION, 1, 126, 21), sae(1.3, ACCESS_POINT, 1, 77, 21), *OTHER_GROUP],
+     {"SAE groups tried"})],
+    ids=["refused", "refused, then a token", "other group alone", "not refused", "a third group"])
+def test_groups_are_tried_in_the_stations_order(exchange: list[ManagementFrame],
+                                                fails: set[str]) -> None:
+    assert failing(TRIED, with_exchange(*exchange), 8) == fails
+
+
 @pytest.mark.parametrize(("exchange", "expected"), [
     (TOKENS[:2], {"SAE exchange", "SAE group", "SAE element"}),
     (TOKENS[:3], {"SAE exchange"}),

@@ -18,8 +18,9 @@ from measure.capture import pcap, tshark
 from measure.checks import network_services, observation, phases
 from measure.checks.observation import Check, Observation
 from measure.packets import eap
+from topologies import queueing_disciplines
 from topologies.loader import load_scenario
-from topologies.model import Scenario
+from topologies.model import Link, Scenario
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "campus"
 DISCOVER, OFFER, REQUEST, ACK = 1, 2, 3, 5
@@ -320,3 +321,51 @@ def test_server_of_the_realm_decides_where_requests_are_forwarded(
         scenario, {"stamps": {}, "kernel": {}}, {}), folder=file.parent, radius_secret=SECRET)
     assert seen.forwards_to == {"ap": HOME}
     assert network_services.check_forwarding(REALM, seen).ok is holds
+
+
+# Wires with a rate for each direction, and with losses in bursts
+
+
+SPECIAL = [({"rate_bps": 2e6, "rate_back_bps": 2e7}, "wires have a rate for each direction"),
+           ({"loss_percent": 2.0, "loss_burst_packets": 4.0}, "wires lose packets in bursts")]
+
+
+def shown(link: Link) -> dict[str, list[dict[str, Any]]]:
+    """What `tc -j` shows at both ends of a wire, with fewer digits than the wire has."""
+    begins, ends = (round(chance, 6) for chance in queueing_disciplines.burst_chances(link))
+    model = {"loss-gemodel": {"p": begins, "r": ends, "1-h": 1, "1-k": 0}} \
+        if link.loss_burst_packets > 1 else {}
+    return {end: [{"limit": 100, "rate": {"rate": round((link.rate_from(end) or 0) / 8)}, **model}]
+            for end in link.ends}
+
+
+def held(link: Link, queues: dict[str, list[dict[str, Any]]]) -> dict[str, bool]:
+    """Which checks of wires there are, and whether they hold."""
+    here = Observation({"kernel": {"queues": queues}, "stamps": {}}, {}, STATION, frozenset(),
+                       frozenset(), special_wires=(link,))
+    return {check.check: check.ok for check in network_services.check_services(
+        has_dot1x=False, observed=here)}
+
+
+@pytest.mark.parametrize(("figures", "name"), SPECIAL)
+def test_kernels_have_the_wire_at_both_ends(figures: dict[str, float], name: str) -> None:
+    """One end with an ordinary queue, or without one, is found out."""
+    link = Link(["a/b", "c/d"], **figures)
+    assert held(link, shown(link)) == {name: True}
+    equal = Link(["a/b", "c/d"], rate_bps=figures.get("rate_bps"), loss_percent=1.0)
+    assert held(link, {**shown(link), "c/d": shown(equal)["c/d"]}) == {name: False}
+    assert held(link, {"a/b": shown(link)["a/b"]}) == {name: False}
+    assert held(link, {}) == {name: False}
+
+
+def test_bursts_of_another_length_are_found_out() -> None:
+    link = Link(["a/b", "c/d"], loss_percent=2.0, loss_burst_packets=4.0)
+    assert held(link, shown(replace(link, loss_burst_packets=5.0))) == {
+        "wires lose packets in bursts": False}
+
+
+def test_ordinary_wires_have_no_check() -> None:
+    network = load_scenario("N2").network
+    assert network.special_links == ()
+    assert replace(network, links=[replace(
+        network.links[0], rate_bps=2e6, rate_back_bps=2e7)]).special_links

@@ -37,12 +37,22 @@ def test_what_else_a_station_accepts_is_named() -> None:
     assert _said(link={**link, "accepted": ["SAE", "WPA-PSK"]}) == ["link.accepted (SAE, WPA-PSK)"]
 
 
+def test_groups_of_sae_that_no_frame_shows_are_named() -> None:
+    """The station's refused groups are shown, and its further ones are not."""
+    link = {"cipher": "CCMP", "keys": "sae", "pmf": 2}
+    assert _said(link={**link, "station_groups": [21, 20, 19]}) == []
+    assert _said(link={**link, "station_groups": [21, 19, 20],
+                       "access_point_groups": [19, 20]}) == [
+        "further groups in link.station_groups (20)",
+        "further groups in link.access_point_groups (20)"]
+
+
 def test_options_are_named_each() -> None:
     """Those of either layer and either daemon, with what they are set to."""
-    link = {"cipher": "CCMP", "keys": "eap", "options": {"hostapd": {"wpa_group_rekey": 600}}}
+    link = {"cipher": "CCMP", "keys": "eap", "options": {"hostapd": {"wpa_gmk_rekey": 600}}}
     dot1x = {"eap": "TLS", "options": {"wpa_supplicant": {"fragment_size": 300}}}
     assert _said(link=link, dot1x=dot1x) == [
-        "wpa_supplicant's fragment_size (300)", "hostapd's wpa_group_rekey (600)"]
+        "wpa_supplicant's fragment_size (300)", "hostapd's wpa_gmk_rekey (600)"]
 
 
 @pytest.mark.parametrize(("tls", "said"), [
@@ -72,6 +82,16 @@ def test_a_group_of_esp_is_negotiated_in_secret() -> None:
     assert "aes128-sha256-ecp256" in said
 
 
+def test_further_proposals_of_esp_pass_in_secret() -> None:
+    """The kernels show the chosen one, and nothing shows the others."""
+    ipsec = {"ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "aes128-sha256"}
+    assert _said(ipsec={**ipsec, "esp_offered": ["aes128-sha256"]}) == []
+    assert _said(ipsec={**ipsec, "esp_offered": ["aes256gcm16", "aes128-sha256"],
+                        "esp_accepted": ["aes128-sha256", "3des-md5"]}) == [
+        "further proposals in ipsec.esp_offered (aes256gcm16)",
+        "further proposals in ipsec.esp_accepted (3des-md5)"]
+
+
 def test_of_the_projects_own_only_known_ones_are_named() -> None:
     """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
     left = {name: said for name in policy_ids()
@@ -88,6 +108,7 @@ PROVEN_BY = {
     "link.cipher": "pairwise cipher negotiated", "link.keys": "key management negotiated",
     "link.pmf": "protection of management frames negotiated",
     "link.akm": "key management negotiated", "link.sae": "SAE element", "link.group": "SAE group",
+    "link.station_groups": "SAE groups tried", "link.access_point_groups": "SAE group",
     "link.group_mgmt": "protection of management frames negotiated",
     "link.roaming": "fast transition",
     "link.ft_over_ds": "fast transition over the DS",
@@ -108,7 +129,8 @@ PROVEN_BY = {
     "dot1x.tls.group": "TLS group", "dot1x.tls.revocation": "revoked certificate is refused",
     "ipsec.ike_offered": "IKE proposals offered", "ipsec.ike_accepted": "IKE proposal",
     "ipsec.ike": "ISAKMP packets", "ipsec.ike_proposal": "IKE proposal",
-    "ipsec.esp_proposal": "ESP transforms in the kernel",
+    **dict.fromkeys(("ipsec.esp_proposal", "ipsec.esp_offered", "ipsec.esp_accepted"),
+                    "ESP transforms in the kernel"),
     "ipsec.authentication": "IKE authentication",
     "ipsec.mode": "ESP transforms in the kernel", "ipsec.mobike": "MOBIKE",
     "ipsec.dpd": "dead peer detection", "ipsec.keepalive": "NAT keepalives",
@@ -139,10 +161,10 @@ def test_every_field_is_proven_or_named() -> None:
 def test_option_that_a_check_covers_is_named_where_the_check_does_not_hold() -> None:
     """The table says which check it is; a record's evidence, whether it holds."""
     link = {"cipher": "CCMP", "keys": "psk", "options": {
-        "hostapd": {"ignore_broadcast_ssid": 1, "wpa_group_rekey": 600}}}
+        "hostapd": {"ignore_broadcast_ssid": 1, "wpa_gmk_rekey": 600}}}
     policy = Policy.model_validate({"id": "X", "name": "X", "layers": {"link": link}})
     rekey, name = (f"link.options.hostapd.{each}" for each in (
-        "wpa_group_rekey", "ignore_broadcast_ssid"))
+        "wpa_gmk_rekey", "ignore_broadcast_ssid"))
     held = CheckRecord(check=key_management.HIDDEN_NETWORK_CHECK, ok=True, detail="")
     assert [each.path for each in judgement.unchecked_settings(policy)] == [rekey]
     assert [each.path for each in judgement.unchecked_settings(policy, [held])] == [rekey]
@@ -154,7 +176,17 @@ def test_option_that_a_check_covers_is_named_where_the_check_does_not_hold() -> 
 def test_checks_of_the_table_of_options_exist() -> None:
     """What covers an option is a check that is made."""
     assert {group.check for daemon in DAEMONS for group in load_options().groups_of(daemon)
-            if group.check} == {key_management.HIDDEN_NETWORK_CHECK}
+            if group.check} == {key_management.HIDDEN_NETWORK_CHECK, "group key is renewed"}
+
+
+def test_renewal_of_group_keys_is_named_where_streams_are_shorter() -> None:
+    """No check of it is made then."""
+    policy = load_policy(PROJECT / "examples" / "wpa2-psk-group-rekey.yml")
+    made = CheckRecord(check="station is associated", ok=True, detail="")
+    assert [each.path for each in judgement.unchecked_settings(policy, [made])] == [
+        "link.options.hostapd.wpa_group_rekey"]
+    renewed = made.model_copy(update={"check": "group key is renewed"})
+    assert judgement.unchecked_settings(policy, [made, renewed]) == []
 
 
 def _left(policy: Policy, *names: str) -> list[str]:

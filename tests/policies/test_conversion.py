@@ -58,11 +58,11 @@ EXPECTED: Mapping[str, Sample] = {
         id="Buro-1"),
     "hostapd-transition.conf": Sample(
         {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 1, "group": 19, "beacon_protection": 1,
+                  "access_point_groups": [19, 20, 21],
                   "offered": ["WPA-PSK", "WPA-PSK-SHA256", "SAE"],
                   "neighbor_report": 1, "bss_transition": 1,
                   "options": {"hostapd": {"sae_pwe": 2, "sae_require_mfp": 1}}}},
         (f":8: wpa_psk: {CREDENTIAL}",
-         ":12: sae_groups: 20 and 21: a policy has one group",
          ":7: rsn_pairwise: GCMP: a policy has one cipher", f":9: sae_password: {CREDENTIAL}",
          ":16: unknown_of_tomorrow: not measured here",
          ":19: rrm_beacon_report: not measured here"), id="Home-5-GHz"),
@@ -93,8 +93,9 @@ EXPECTED: Mapping[str, Sample] = {
         {"link": WPA2_PSK}, ("layers.link.keys: psk is assumed", f":2: ssid: {SCENARIO}"),
             id="Home"),
     "wpa-three.conf": Sample(
-        {"link": {**WPA3, "sae": "h2e", "group": 20, "beacon_protection": 1, "ocv": 1}},
-        (":11: network: 'two \"2\"' is another one", ":7: sae_groups: 19: a policy has one group"),
+        {"link": {**WPA3, "sae": "h2e", "group": 20, "station_groups": [20, 19],
+                  "beacon_protection": 1, "ocv": 1}},
+        (":11: network: 'two \"2\"' is another one",),
         network="one"),
     "wpa-tls13.conf": Sample(
         {"link": {**WPA2_EAP, "pmf": 2, "akm": "sha256", "roaming": "okc",
@@ -164,13 +165,14 @@ EXPECTED: Mapping[str, Sample] = {
     "Cafe.open": Sample({}, ("layers.link: left out, the air is open",)),
     "=4c6f62627920f09f9880.open": Sample({}, id="Lobby"),
     "swanctl-roadwarrior.conf": Sample(
-        {"ipsec": {"ike": 2, "ike_proposal": "aes256gcm16-prfsha384-ecp384",
-                   "ike_offered": ["aes256gcm16-prfsha384-ecp384", "aes256-sha256-modp2048"],
-                   "ike_accepted": ["aes256gcm16-prfsha384-ecp384", "aes256-sha256-modp2048"],
+        {"ipsec": {"ike": 2, "ike_proposal": "aes256-sha512-ecp521",
+                   **{f"ike_{end}": ["aes256-sha512-ecp521", "aes256gcm16-prfsha384-ecp384",
+                                     "aes256-sha256-modp2048"] for end in ("offered", "accepted")},
+                   **{f"esp_{end}": ["aes256gcm16-curve25519", "aes256-sha256"]
+                      for end in ("offered", "accepted")},
                    "esp_proposal": "aes256gcm16-curve25519", "mobike": 1,
-                   "authentication": "eap-tls"}},
-        ("aes256-sha512-ecp521: not measured here", "eap-mschapv2 is not measured here: eap-tls",
-         f":39: secrets.eap-jane.secret: {CREDENTIAL}", ":42: include: the other file: convert it",
+                   "authentication": "eap-mschapv2"}},
+        (f":39: secrets.eap-jane.secret: {CREDENTIAL}", ":42: include: the other file: convert it",
          ":33: base.ike.rekey_time: not measured here", "remote_ts: a policy has one child"),
         id="home"),
     "swanctl-psk.conf": Sample(
@@ -441,13 +443,18 @@ NETWORK = 'network={{\nssid="x"\n{}\n}}\n'
 UNSET = ("[connection]\ntype=wifi\n[wifi-security]\ngroup=\nkey-mgmt=wpa-psk\npairwise=\nproto=\n"
          "psk=hunter2\n")
 INCLUDED = ("a {\n remote_addrs = b\n mobike=no\n children { a {\n"
-            " esp_proposals = aes256gcm16-ecp521-ecp384-ke1_mlkem768\n } }\n}\n")
+            " esp_proposals = aes256gcm16-x448-ecp384-ke1_mlkem768\n } }\n}\n")
 SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
     ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\n", {"link": WPA3}, "pmf: 2 is assumed"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\nieee80211w=0\n",
      {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 1}}, "pmf 1 stands in for it"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE-EXT-KEY\nieee80211w=2\n", {"link": WPA3},
      "SAE-EXT-KEY is not measured here: SAE stands in for it"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=FT-EAP-SHA384\nrsn_pairwise=GCMP-256\nieee80211w=2\n"
+     "group_mgmt_cipher=BIP-GMAC-256\n",
+     {"link": {"cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
+               "group_mgmt": "BIP-GMAC-256", "roaming": "ft-pull"},
+      "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}}, "TLS is assumed"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=FILS-SHA384\n",
      {"link": {**WPA2_EAP, "roaming": "fils"}, "dot1x": PEAP}, "FILS-SHA256 stands in for it"),
     ("h.conf", "ssid=x\nwpa=1\nwpa_key_mgmt=WPA-PSK\n", {"link": {"cipher": "TKIP", "keys": "psk"}},
@@ -518,7 +525,7 @@ SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
      {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {"eap": "TLS"}}, f"EAP-Identity: {CREDENTIAL}"),
     ("s.conf", INCLUDED,
      {"ipsec": {"ike": 2, "ike_proposal": "aes128-sha256-curve25519",
-                "esp_proposal": "aes256gcm16-ecp384"}}, "ecp521 and ke1_mlkem768: not measured"),
+                "esp_proposal": "aes256gcm16-ecp384"}}, "x448 and ke1_mlkem768: not measured"),
     ("s.conf", "connections { a { mobike = yes\n version=1\n children { a { mode=tunnel } } } }\n",
      {"ipsec": {"ike": 1, "ike_proposal": "aes128-sha256-curve25519",
                 "esp_proposal": "aes128gcm16"}}, "MOBIKE is IKEv2's"),
@@ -692,15 +699,26 @@ def test_list_of_ike_proposals_drops_none_silently(proposals: str, version: int,
 
 
 def test_esp_proposals_drop_none_silently() -> None:
-    """A policy has one. A line names the others, and further algorithms of the one."""
+    """Both ends get the list. A line names what it lacks, and further algorithms of each."""
     made = convert_text("s.conf", "connections { a { children { a { esp_proposals = aes128gcm16-"
                                   "aes256gcm16,aes256-sha256,serpent-sha1\n } } } }\n")
-    assert plain(made.policy)["ipsec"]["esp_proposal"] == "aes128gcm16"
+    ipsec = plain(made.policy)["ipsec"]
+    assert ipsec["esp_proposal"] == "aes128gcm16"
+    assert ipsec["esp_offered"] == ipsec["esp_accepted"] == ["aes128gcm16", "aes256-sha256"]
     assert [note.rpartition("esp_proposals: ")[2] for note in made.notes
             if "esp_proposals: " in note] == [
-        "aes256-sha256: a policy has one proposal: aes128gcm16",
         f"aes256gcm16 of aes128gcm16-aes256gcm16: {ONE_OF_A_KIND}: aes128gcm16",
         "serpent-sha1: not measured here"]
+
+
+def test_esp_proposals_of_ikev1_have_one_group() -> None:
+    """A line names those with another one."""
+    made = convert_text("s.conf", "connections { a { version = 1\n children { a { esp_proposals = "
+                                  "aes256-sha256-ecp256,aes128-sha1,aes128-sha256-ecp256\n } } } }")
+    assert plain(made.policy)["ipsec"]["esp_offered"] == ["aes256-sha256-ecp256",
+                                                          "aes128-sha256-ecp256"]
+    assert any("aes128-sha1: not together with aes256-sha256-ecp256 here" in note
+               for note in made.notes)
 
 
 def test_name_of_a_policy_says_what_stands_in() -> None:

@@ -378,7 +378,9 @@ def test_meanings_are_fields_that_a_policy_has() -> None:
      "aes256-sha256-modp2048"),
     ("aes128-sha256-prfsha256-modp3072", "aes128-sha256-modp3072", "aes128-sha256-modp3072"),
     ("aes128-sha256-prfsha512-modp3072", None, "aes128-sha256-modp3072"),
-    ("aes256-sha512-ecp521", None, None), ("camellia256-sha256-modp2048", None, None),
+    ("aes256-sha512-x448", None, None),
+    ("aes256-sha512-p521", "aes256-sha512-ecp521", "aes256-sha512-ecp521"),
+    ("camellia256-sha256-modp2048", None, None),
     ("aes256gcm16-noesn", None, "aes256gcm16"), ("", None, None), ("sha256", None, None),
     ("aes256gcm16-prfsha384-x25519-ke1_mlkem768",
      "aes256gcm16-prfsha384-curve25519-ke1_mlkem768", None)])
@@ -390,7 +392,7 @@ def test_proposals_in_other_keywords(written: str, ike: str | None, esp: str | N
 
 
 @pytest.mark.parametrize(("written", "ike"), [
-    ("aes256-sha256-ecp521-modp2048", "aes256-sha256-modp2048"), ("aes256-sha256-ecp521", None),
+    ("aes256-sha256-x448-modp2048", "aes256-sha256-modp2048"), ("aes256-sha256-x448", None),
     ("camellia256-aes128-sha256-modp2048", "aes128-sha256-modp2048"),
     ("aes256-sha256-prfaesxcbc-modp2048", None),
     ("aes256-sha256-modp2048-esn", "aes256-sha256-modp2048"),

@@ -312,10 +312,10 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="eap", akm="sha256", roaming="fils"), "dot1x": {"eap": "TLS"}},
         "x.yml:8: roaming: fils is a key management of its own; leave out akm, or roaming",
     ),
-    "192 bits that move fast": (
-        {"link": link(cipher="GCMP-256", keys="eap", akm="suite-b-192", pmf=2, roaming="ft",
+    "192 bits have no FILS": (
+        {"link": link(cipher="GCMP-256", keys="eap", akm="suite-b-192", pmf=2, roaming="fils",
                       group_mgmt="BIP-GMAC-256"), "dot1x": {"eap": "TLS"}},
-        "x.yml:9: roaming: ft with the 192-bit suite is a key management of its own (FT-EAP-",
+        "x.yml:9: roaming: fils is a key management of its own; leave out akm, or roaming",
     ),
     "SAE beside a passphrase needs PMF": (
         {"link": link(offered=["WPA-PSK", "SAE"])},
@@ -395,6 +395,37 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     "TKIP for frames to all excludes PMF": (
         {"link": link(pmf=1, group_cipher="TKIP")},
         "x.yml:8: a network with TKIP has no protected management frames; write pmf: 0, or leave"),
+    "the agreed group of SAE is among the station's": (
+        {"link": link(keys="sae", pmf=2, station_groups=[20, 21])},
+        "x.yml:9: station_groups lacks 19, which both ends use by group; add 19 to it, or write"),
+    "the agreed group of SAE is among the access point's": (
+        {"link": link(keys="sae", pmf=2, group=20, access_point_groups=[19])},
+        "x.yml:10: access_point_groups lacks 20, which both ends use by group"),
+    "a station uses the first group that is accepted": (
+        {"link": link(keys="sae", pmf=2, station_groups=[20, 19], access_point_groups=[19, 20])},
+        "x.yml:9: a station that tries 20 first uses it, and group is 19; write group: 20, or"),
+    "a group of SAE stands once in a list": (
+        {"link": link(keys="sae", pmf=2, station_groups=[19, 19])},
+        "x.yml:9: station_groups names one group twice; leave one out"),
+    "OWE has one group": (
+        {"link": link(keys="owe", pmf=2, access_point_groups=[19, 20])},
+        "x.yml:9: access_point_groups are those of SAE, and keys is owe; leave out"),
+    "the ESP proposal is among those offered": (
+        {"ipsec": ipsec(esp_offered=["aes256gcm16"])},
+        "x.yml:9: esp_offered lacks aes128-sha256, which is esp_proposal; add it"),
+    "an ESP proposal stands once in a list": (
+        {"ipsec": ipsec(esp_accepted=["aes128-sha256"] * 2)},
+        "x.yml:9: esp_accepted names one proposal twice; leave one out"),
+    "the gateway takes the first of its ESP proposals": (
+        {"ipsec": ipsec(esp_offered=["aes128-sha256", "aes256gcm16"],
+                        esp_accepted=["aes256gcm16", "aes128-sha256"])},
+        "x.yml:12: a gateway that accepts aes256gcm16 first takes it, and esp_proposal is aes128-"),
+    "ESP's lists have ESP's proposals": (
+        {"ipsec": ipsec(esp_offered=["aes128-sha256", "aes128gcm16-prfsha256-ecp256"])},
+        "x.yml:9: layers.ipsec.esp_offered: "),
+    "IKEv1 has one group for ESP": (
+        {"ipsec": ipsec(ike=1, esp_offered=["aes128-sha256", "aes128-sha256-ecp521"])},
+        "x.yml:9: IKEv1 has one group for all proposals of ESP, and esp_offered has several"),
     "TLS protects RADIUS already": (
         {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "transport": "radsec",
                                              "message_authenticator": "required"}},
@@ -666,9 +697,16 @@ GOOD_LAYERS: list[dict[str, Any]] = [
     {"ipsec": ipsec(ike_offered=["aes256-sha256-ecp384", "aes128-sha256-ecp256"],
                     ike_accepted=["aes256-sha256-modp3072", "aes128-sha256-ecp256"])},
     {"ipsec": ipsec(ike_offered=["aes128-sha256-ecp256", "aes256-sha256-ecp384"])},
+    {"ipsec": ipsec(ike_proposal="aes256-sha512-ecp521", esp_offered=["aes256gcm16",
+                                                                      "aes128-sha256"],
+                    esp_accepted=["3des-md5", "aes128-sha256"])},
     {"link": link(keys="eap"), "dot1x": {"eap": "PEAP", "inner": "TLS"}},
     *({"link": link(keys="eap", roaming=roaming), "dot1x": {"eap": "TLS"}}
       for roaming in ("ft", "ft-pull", "okc", "pmksa", "fils")),
+    {"link": link(keys="sae", pmf=2, station_groups=[21, 20, 19], access_point_groups=[19])},
+    {"link": link(keys="sae", pmf=2, group=21, access_point_groups=[20, 21])},
+    *({"link": {**SUITE_192, "roaming": roaming},
+       "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}} for roaming in ("ft", "ft-pull")),
 ]
 
 
@@ -686,7 +724,10 @@ SINGLE_VALUES: list[tuple[str, str]] = [
     *((f"link: {{cipher: CCMP, keys: sae, pmf: 2, {field}}}", said) for field, said in [
         ("group: 22", "group: 22 is not known; write one of: 19, 20, 21"),
         ('group: "19"', "group: '19' is text; write 19 without quotes"),
-        ("group: [19, 20]", "group: a list stands where one value belongs; write one of: 19, 20"),
+        ("group: [20, 19]", "group: 20, station_groups: [20, 19], access_point_groups: [20, 19]}"),
+        ("group: [19, 22]", "group: a list stands where one value belongs; write one of: 19, 20"),
+        ("station_groups: 20", "20 stands where a list belongs; write it in brackets, with"),
+        ("station_groups: [20, 22]", "station_groups.1: 22 is not known; write one of: 19, 20"),
         ("group: p-256", "group: 'p-256' is 19; write group: 19"),
         ("group: yes", "group: yes is a boolean in YAML, where a number belongs; write one of: 19"),
         ("roaming: ft, ft_over_ds: yes", "ft_over_ds: yes is a boolean in YAML"),
@@ -814,7 +855,7 @@ def test_option_table_says_one_thing_of_each_option() -> None:
         names = [name for group in load_options().groups_of(daemon) for name in group.names.split()]
         assert len(set(names)) == len(names)
         for group in load_options().groups_of(daemon):
-            assert sum(map(bool, (group.set_by, group.no_effect, group.needs, group.check))) == 1
+            assert sum(map(bool, (group.set_by, group.no_effect, group.needs or group.check))) == 1
             assert not group.set_by or group.set_by in load_options().owners
             for field in (*group.needs, *filter(None, [group.excludes])):
                 declared = find_declaration(policies.Layers, field.split("."))

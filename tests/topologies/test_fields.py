@@ -58,7 +58,8 @@ def blueprint(scenario: Scenario) -> str:
         make_inventory(network),
         [network.fails_over(name) for name in network.of_duty("access_point")],
         [(link.ends, link.mtu_bytes, [
-            queueing_disciplines.wire_commands(link, end.partition("/")[2]) for end in link.ends])
+            queueing_disciplines.wire_commands(link, end.partition("/")[2], end)
+            for end in link.ends])
             for link in network.links],
         {name: [{port: to_json(interface) for port, interface in node.interfaces.items()},
                 node.gateway, node.routes, node.forwarding,
@@ -150,6 +151,7 @@ IN_NETWORK: dict[tuple[type, str], Any] = {
     (Link, "loss_percent"): put(*LINK, "loss_percent", value=5),
     (Link, "overhead_bytes"): put(*CORE, "overhead_bytes", value=24),
     (Link, "queue_packets"): put(*CORE, "queue_packets", value=7),
+    (Link, "rate_back_bps"): put(*CORE, "rate_back_bps", value=5e6),
     (Link, "jitter_ms"): lambda document: document["network"]["links"][4].update(
         delay_ms=5, jitter_ms=2),
     (Link, "loss_burst_packets"): lambda document: document["network"]["links"][4].update(
@@ -200,7 +202,7 @@ IN_NETWORK: dict[tuple[type, str], Any] = {
     **{(loader.LinkChanges, field): put("links", value={"ha-a/core0": {
         "rate_bps": 2e6, field: value}}) for field, value in {
         "wire": "gprs-2g", "mtu_bytes": 1500, "rate_bps": 3e6, "delay_ms": 5, "loss_percent": 1,
-        "overhead_bytes": 24, "queue_packets": 7}.items()}}
+        "overhead_bytes": 24, "queue_packets": 7, "rate_back_bps": 4e6}.items()}}
 #: What has no effect on measurements, and why.
 ELSEWHERE = {(Scenario, "mobility"): "the drive of the scripts in topologies/examples",
              (Scenario, "is_placed"): "said of a scenario with positions, not by it"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import statistics
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,6 +20,8 @@ from topologies.model import Interface, Link, Network, Node, Wire
 PROBE = TESTS / "wired_probe.py"
 # What a datagram's payload has around it on a wire: UDP, IP and Ethernet headers.
 HEADERS_BYTES = 8 + 20 + 14
+ASYMMETRIC = Wire("asymmetric", "a wire for tests", "made up", rate_bps=1e6, rate_back_bps=8e6)
+BURSTS = Wire("bursts", "a wire for tests", "made up", loss_percent=10, loss_burst_packets=4)
 LOSSY = Wire("lossy", "a wire for tests", "made up", delay_ms=5, loss_percent=10)
 SHALLOW = Wire("shallow", "a wire for tests", "made up", rate_bps=100_000, queue_packets=20,
                delay_ms=400)
@@ -125,8 +128,28 @@ def test_jitter_and_bursts_are_netems(figures: dict[str, float], words: str) -> 
         f"tc qdisc add dev b root netem limit 100000 {words}"]
 
 
+def test_each_direction_has_its_rate() -> None:
+    """The second end sends at the rate back, and a wire with one rate has it at both ends."""
+    link = shapes.make_link("a/b", "c/d", ASYMMETRIC)
+    assert [queueing_disciplines.wire_commands(link, end.partition("/")[2], end)
+            for end in link.ends] == [
+        ["tc qdisc add dev b root handle 1: netem limit 100 rate 1000000bit 0"],
+        ["tc qdisc add dev d root handle 1: netem limit 100 rate 8000000bit 0"]]
+    assert link.slowest_rate_bps == 1e6
+    equal = shapes.make_link("a/b", "c/d", SHALLOW)
+    assert [equal.rate_from(end) for end in equal.ends] == [100_000, 100_000]
+
+
+def test_rate_back_is_refused_without_a_rate() -> None:
+    with pytest.raises(TopologyError, match="rate_back_bps: has an effect with rate_bps alone"):
+        link_checks.check_wire(Link(["a/b", "c/d"], rate_back_bps=1e6), "x.yml")
+    with pytest.raises(TopologyError, match="rate_back_bps: 1; write 1000 to"):
+        link_checks.check_wire(Link(["a/b", "c/d"], rate_bps=1e6, rate_back_bps=1), "x.yml")
+
+
 @pytest.mark.parametrize(("figures", "words"), [
-    ({}, ""), ({"loss_percent": 2.0}, "2 % loss"),
+    ({}, ""), ({"rate_bps": 1e6, "rate_back_bps": 8e6}, "1 Mbit/s, 8 Mbit/s back"),
+    ({"loss_percent": 2.0}, "2 % loss"),
     ({"loss_percent": 2.0, "loss_burst_packets": 4.0}, "2 % loss in bursts of 4 packets"),
     ({"delay_ms": 40.0, "jitter_ms": 20.0, "wire": "far"}, "far (40 ms, 20 ms of jitter)")])
 def test_limits_name_all_that_a_link_does(figures: dict[str, Any], words: str) -> None:
@@ -207,6 +230,34 @@ async def test_wires_are_what_they_say(of: list[Wire], tmp_path: Path) -> None:
     # The first holds the search for the address, and losses may have left few others.
     assert min(raw["lossy"]["round_trips_s"]) == pytest.approx(0.01, rel=0.03)
     assert len(losses["arrivals_s"]) / 2000 == pytest.approx(0.9, abs=0.03)
+
+
+@pytest.mark.guest
+@pytest.mark.shareable
+async def test_directions_and_bursts_are_what_they_say(tmp_path: Path) -> None:
+    """Each direction keeps its rate within 3 %. Losses come four in a row on average."""
+    gap_s, count = 0.001, 8000
+    async with Driven(tmp_path, job(pairs([ASYMMETRIC, BURSTS]), "wired_probe", clock="virtual"),
+                      PROBE) as driven:
+        await driven.ready()
+        for name, ends, rate_bps in (("there", {"from": "c1", "to": "s1"}, 1e6),
+                                     ("back", {"from": "s1", "to": "c1"}, 8e6)):
+            sent = await driven.measure(name, what="burst", count=60, bytes=1000, patience_s=10,
+                                        **ends)
+            arrivals_s = sent["arrivals_s"]
+            mean_gap_s = (arrivals_s[-1] - arrivals_s[0]) / (len(arrivals_s) - 1)
+            assert mean_gap_s == pytest.approx(8 * (1000 + HEADERS_BYTES) / rate_bps,
+                                               rel=0.03), name
+        sent = await driven.measure("bursts", what="burst", count=count, bytes=100, patience_s=2,
+                                    gap_s=gap_s, **{"from": "c2", "to": "s2"})
+        await driven.ask("bye", do="stop")
+    arrivals_s = sent["arrivals_s"]
+    spacing_s = (arrivals_s[-1] - arrivals_s[0]) / (count - 1)
+    lost = [round((after - before) / spacing_s) - 1
+            for before, after in itertools.pairwise(arrivals_s)]
+    bursts = [each for each in lost if each]
+    assert 1 - len(arrivals_s) / count == pytest.approx(0.1, abs=0.03)
+    assert statistics.mean(bursts) == pytest.approx(4, rel=0.25)
 
 
 @pytest.mark.guest

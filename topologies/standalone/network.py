@@ -117,7 +117,7 @@ def add_links(net: Mininet_wifi, network: model.Network) -> None:
                     intfName2=ends[1][1])
         for name, port in ends:
             _run_silent(net[name], f"ip link set dev {port} mtu {link.mtu_bytes}")
-            for step in queueing_disciplines.wire_commands(link, port):
+            for step in queueing_disciplines.wire_commands(link, port, f"{name}/{port}"):
                 _run_silent(net[name], step)
 
 

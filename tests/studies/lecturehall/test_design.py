@@ -39,7 +39,7 @@ def test_a_hall_is_a_network(stations: int) -> None:
     ("wpa2-tkip-group", "group_cipher"), ("wpa2-psk-by-device", "passphrases"),
     ("owe-transition", "owe_transition"), ("wpa2-eap-accounting", "dot1x.accounting"),
     ("wpa2-eap-message-authenticator", "dot1x.message_authenticator"),
-    ("wpa2-wpa3-sae", "link.offered")])
+    ("wpa2-wpa3-sae", "link.offered"), ("wpa3-sae-groups", "link.station_groups")])
 def test_policies_that_the_hall_cannot_prove_are_refused(example: str, field: str) -> None:
     """Its judge knows one cipher and one passphrase for all, and no beacons."""
     [policies] = [factor for factor in STUDY.factors if factor.name == "policy"]

@@ -67,9 +67,25 @@ def test_small_fragments_pass_where_ip_fragments_are_dropped(qop: Qop) -> None:
     assert cured.status == "ok", cured.reason
 
 
+@pytest.mark.parametrize(("control", "fails"), [
+    ("certificate-for-password", ["ISAKMP packets", "IKE authentication"]),
+    ("tls-for-password", ["ISAKMP packets"]),
+    ("wrong-ike-password", ["ISAKMP packets", "ESP transforms in the kernel",
+                            "no clear inner packet"])])
+def test_another_way_to_authenticate_is_found(control: str, fails: list[str], qop: Qop) -> None:
+    """By the packets of IKE. A wrong password builds no tunnel, and the failure says why."""
+    done, records = qop.run("ike", "--policy", str(EXAMPLES / "ikev2-eap-mschapv2.yml"),
+                            "--policies", "P3", "--scenarios", "N2", *ONE, "--fault", control)
+    assert done.returncode == 1
+    [found] = [each for each in records.values() if each.cell["policy"] == "IKEv2-EAP-MSCHAPv2"]
+    assert [entry.check for entry in found.evidence if not entry.ok] == fails
+    assert ("EAP-MS-CHAPv2 failed" in found.reason) is (control == "wrong-ike-password")
+
+
 def test_further_settings_of_eap_and_ike_are_proven(qop: Qop) -> None:
     names = ("wpa2-peap-rsa3072", "wpa2-peap-tls13", "wpa2-peap-gtc", "wpa2-ttls-chap",
-             "wpa2-ttls-mschap", "eduroam", "ikev2-psk", "ikev2-certificates", "ikev2-eap")
+             "wpa2-ttls-mschap", "eduroam", "ikev2-psk", "ikev2-certificates", "ikev2-eap",
+             "ikev2-eap-mschapv2")
     files = [part for name in names for part in ("--policy", str(EXAMPLES / f"{name}.yml"))]
     done, records = qop.run("settings", *files, *ONE)
     assert done.returncode == 0, done.stderr

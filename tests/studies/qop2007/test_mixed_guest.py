@@ -56,6 +56,21 @@ def test_transition_mode_costs_an_older_station_nothing(mixed: dict[str, Record]
             for each in (older, newer)] == [2, 4]
 
 
+def test_group_key_is_renewed_during_streams(qop: Qop) -> None:
+    """Every second, under the pairwise key. A control keeps the key."""
+    cell = [*VIRTUAL, "--policies", "M2", "--policy", str(EXAMPLES / "wpa2-psk-group-rekey.yml"),
+            "--scenarios", "N2", "--repetitions", "1", "--stream-bytes", "2M"]
+    done, records = qop.run("renewed", *cell)
+    assert done.returncode == 0, done.stdout
+    found = {each.cell["policy"]: checks(each) for each in records.values()}
+    assert "expected by an interval of 1 s" in found["WPA2-GROUP-REKEY"]["group key is renewed"]
+    assert "group key is renewed" not in found["M2"]
+    done, records = qop.run("kept", *cell, "--fault", "no-group-renewal")
+    assert done.returncode == 1
+    [record] = [each for each in records.values() if each.cell["policy"] == "WPA2-GROUP-REKEY"]
+    assert [each.check for each in record.evidence if not each.ok] == ["group key is renewed"]
+
+
 def test_server_of_the_realm_decides_behind_a_proxy(qop: Qop) -> None:
     """Each of its exchanges takes the realm's round trip, and the proxy alone is found out."""
     cell = ["--policy", str(EXAMPLES / "wpa2-eap-realm.yml"), "--scenarios", PROXY]

@@ -70,6 +70,25 @@ def test_fast_transition_passes_a_router_with_a_passphrase(moved: dict[str, Reco
         moved["M2-ft"]).keys()
 
 
+def test_192_bit_suite_moves_by_fast_transition(qop: Qop) -> None:
+    """Its keys are made by SHA-384, beside those by SHA-256, and a control has the other hash."""
+    cell = [*VIRTUAL, "--policy", str(PROJECT / "examples" / "wpa3-eap-192-bit-ft.yml"),
+            "--scenarios", "E1", "--repetitions", "1", "--stream-bytes", "100k"]
+    keys = "fast transition's keys"
+    done, records = qop.run("sha384", *cell, "--policies", "M4-ft")
+    assert done.returncode == 0, done.stdout
+    found = {each.cell["policy"]: checks(each) for each in records.values()}
+    assert found["WPA3-192-FT"][keys].startswith("by SHA-384 from 48 bytes")
+    assert "1 of 1 handshakes and 2 of 2 reassociation frames" in found["WPA3-192-FT"][keys]
+    assert found["M4-ft"][keys].startswith("by SHA-256 from 32 bytes")
+    assert "fast transition" in found["WPA3-192-FT"]
+    done, records = qop.run("sha256", *cell, "--policies", "M6", "--fault", "sha256-for-sha384")
+    assert done.returncode == 1
+    [record] = [each for each in records.values() if each.cell["policy"] == "WPA3-192-FT"]
+    assert [entry.check for entry in record.evidence if not entry.ok] == [
+        "key management negotiated", "key management offered", keys, "EAP packets as computed"]
+
+
 def test_fast_transition_over_the_ds_passes_by_wire(qop: Qop) -> None:
     """As many frames as over the air, which exactly one check tells apart."""
     over_ds = "fast transition over the DS"
