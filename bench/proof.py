@@ -26,7 +26,7 @@ from harness.engine import request, setup
 from harness.engine.campaign import Campaign
 from harness.engine.events import EventLog
 from harness.engine.machine import ROOT, Machine
-from harness.engine.plan import Plan
+from harness.engine.plan import Plan, find_missing_feature
 from harness.engine.provenance import hash_code
 from harness.engine.request import RunRequest
 from harness.engine.results import RESULTS, ResultsFolder
@@ -216,7 +216,7 @@ def _make_plan(study: Study, fault: Fault, name: str | None) -> Plan:
         {"fault": name, "clock": "virtual", "builder": MININET})
     settings = dataclasses.replace(plan.settings, warm_up=0)
     # Policies that only a later release can carry out are measured there, by a clock that it has.
-    if any(testbed.spec.missing_feature for testbed in plan.testbeds.values()):
+    if any(find_missing_feature(testbed.spec) for testbed in plan.testbeds.values()):
         settings = dataclasses.replace(
             settings, release=TRIXIE.suite,
             clock="virtual" if study.clock == "virtual" else "processor")

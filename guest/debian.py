@@ -19,6 +19,7 @@ from pathlib import Path
 from guest import namespaces
 from guest.build import BuildCommands, BuildError
 from guest.namespaces import can_run
+from guest.releases import EXPIRING_SUITES
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR_VARIABLE = "QOP_DEBIAN_MIRROR"
@@ -38,13 +39,17 @@ class DebianMirrors:
     def source_lines(self, *suites: str) -> str:
         """Return the lines of an apt sources file for some Debian suites.
 
-        A `NAME-security` suite uses the security archive, and is left out if that is unknown.
+        A `NAME-security` suite uses the security archive, and is left out if that is unknown. The
+        signature of every suite is checked. The date of expiry is checked, too, but for those of
+        `EXPIRING_SUITES`.
         """
         lines = []
         for suite in suites:
             address = self.security if suite.endswith("-security") else self.main
+            options = f"signed-by={KEYRING}" + (
+                " check-valid-until=no" if suite in EXPIRING_SUITES else "")
             if address:
-                lines.append(f"deb [signed-by={KEYRING}] {address} {suite} main\n")
+                lines.append(f"deb [{options}] {address} {suite} main\n")
         return "".join(lines)
 
 

@@ -36,6 +36,7 @@ from guest.root_variants import (
     RootWithMininetWifi,
     RootWithPackages,
     RootWithStrongswan,
+    leave_out_strongswan,
 )
 from guest.vm_kernel import VmKernel
 
@@ -135,6 +136,7 @@ def list_image_parts(
     architecture of a virtual machine, the kernel is Debian's own.
     """
     base = cache or cache_root()
+    packages = leave_out_strongswan(packages, release)
     name = "-".join(["root", *([release.suite] if release != DEFAULT else []),
                      *([vm] if _is_foreign(vm) else []),
                      *([variant] if variant != PLAIN else []),
@@ -253,21 +255,30 @@ def ensure_image(
         packages: Packages to add to the variant, in a separate image.
         vm: Architecture of a virtual machine that boots the image, "" for an embedded guest.
         release: Debian release of root file system and libraries. Only the default one has
-            MININET_WIFI, the compiled strongSwan, and images for other architectures.
+            MININET_WIFI, and images for other architectures.
 
     Raises:
         BuildError: The build failed; the text is meant for the user.
     """
+    packages = leave_out_strongswan(packages, release)
     found = find_image(cache, variant, packages, vm, release)
     if found:
         return found
     if _is_foreign(vm) and (packages or variant != PLAIN):
         raise BuildError(f"an image of another architecture ({vm}) has no additions; choose a "
                          "machine of this architecture")
-    return _make_image(*_build_places(
-        list_image_parts(cache, variant, source, packages, vm, release), cache, progress,
-        "guest" + (f" with packages {packages.name}" if packages else "")
-        + (f" of {release.title}" if release != DEFAULT else "")))
+    try:
+        return _make_image(*_build_places(
+            list_image_parts(cache, variant, source, packages, vm, release), cache, progress,
+            "guest" + (f" with packages {packages.name}" if packages else "")
+            + (f" of {release.title}" if release != DEFAULT else "")))
+    except BuildError as error:
+        if not release.is_testing or "was stopped" in str(error):
+            raise
+        first, *tail = str(error).split("\n")
+        advice = (f"{first}; packages of {release.title} change every day, so try again tomorrow, "
+                  f"or set {debian.MIRROR_VARIABLE} to a snapshot of Debian's archive")
+        raise BuildError("\n".join([advice, *tail])) from None
 
 
 def ensure_rootless_image(progress: ProgressListener | None = None,

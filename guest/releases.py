@@ -1,7 +1,7 @@
 """List the Debian releases that a test network's virtual machine (guest) can run.
 
-Each `Release` has the suite (bookworm, trixie), its title, and the versions of Python and of the C
-library there. The builders of a guest's root file system take packages of this release.
+Each `Release` has the suite (bookworm, trixie, forky), its title, and the versions of Python and of
+the C library there. The builders of a guest's root file system take packages of this release.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ class Release:
 
     - `python`: version of Python, for wheels of the worker's environment
     - `c_library`: version of the C library, which compiled programs may need at most
+    - `is_testing`: whether its packages still change every day
+    - `has_mlkem`, `has_ikev1`: whether its strongSwan packages have ML-KEM, and IKEv1
     """
 
     suite: str
     title: str
     python: str
     c_library: tuple[int, int]
+    is_testing: bool = False
+    has_mlkem: bool = False
+    has_ikev1: bool = True
 
     @property
     def archive_suites(self) -> tuple[str, str, str]:
@@ -38,6 +43,14 @@ class Release:
 
 BOOKWORM = Release("bookworm", "Debian 12", "3.11", (2, 36))
 TRIXIE = Release("trixie", "Debian 13", "3.13", (2, 41))
+#: Debian 14, before its release.
+FORKY = Release("forky", "Debian testing", "3.14", (2, 43), is_testing=True, has_mlkem=True,
+                has_ikev1=False)
 #: Releases by suite, the default first.
-RELEASES: Mapping[str, Release] = {release.suite: release for release in (BOOKWORM, TRIXIE)}
+RELEASES: Mapping[str, Release] = {
+    release.suite: release for release in (BOOKWORM, TRIXIE, FORKY)}
 DEFAULT = BOOKWORM
+#: Suites whose lists of packages may be older than their date of expiry. Testing's are valid for a
+#: week, and a mirror or a snapshot of the archive may keep them longer.
+EXPIRING_SUITES = frozenset(suite for release in RELEASES.values() if release.is_testing
+                            for suite in release.archive_suites)

@@ -7,7 +7,8 @@ A guest is the virtual machine of a test network. Its root file system is built 
 - `RootWithPackages` adds the Debian and Python packages of a study.
 - `RootWithStrongswan` also adds a second strongSwan with ML-KEM. No stable release of Debian has
   ML-KEM, but its archive has the source of later releases. The source is compiled in a temporary
-  root, so that no compiler gets into the image.
+  root, so that no compiler gets into the image. Debian testing has ML-KEM, and needs no second one
+  (`leave_out_strongswan`).
 """
 
 from __future__ import annotations
@@ -286,6 +287,18 @@ _APT_HELPER = "/usr/lib/apt/apt-helper"
 @dataclass(frozen=True)
 class PackageListWithStrongswan(PackageList):
     """The packages of a variant that also has the compiled strongSwan."""
+
+
+def leave_out_strongswan(packages: PackageList | None, release: Release) -> PackageList | None:
+    """Return a list of packages without the strongSwan that a release has itself.
+
+    None if the release has all of them.
+    """
+    if not isinstance(packages, PackageListWithStrongswan) or not release.has_mlkem:
+        return packages
+    if not packages.debian and not packages.lock:
+        return None
+    return PackageList(packages.name, packages.debian, packages.lock, packages.where)
 
 
 @dataclass(frozen=True)

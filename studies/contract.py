@@ -99,18 +99,22 @@ class Factor:
         return f"{count} {singular if count == 1 else self.plural or singular + 's'}"
 
 
-def fixed_levels(levels: Sequence[Level]) -> Callable[[Sequence[str], Sequence[Path]],
-                                                      Sequence[Level]]:
+def fixed_levels(levels: Sequence[Level], default: Sequence[str] = ()
+                 ) -> Callable[[Sequence[str], Sequence[Path]], Sequence[Level]]:
     """Return a reader for a factor whose levels are a fixed list.
 
     The reader raises LevelError for a level that is not in the list.
+
+    Args:
+        levels: The levels.
+        default: Names of the levels to take if the user names none, all if empty.
     """
     def read(names: Sequence[str], files: Sequence[Path]) -> Sequence[Level]:
         known = {level.id: level for level in levels}
         for name in (*names, *map(str, files)):
             if name not in known:
                 raise LevelError(f"{name}: no such level; choose from {', '.join(known)}")
-        return [known[name] for name in names] or list(levels)
+        return [known[name] for name in names or default] or list(levels)
     return read
 
 
@@ -142,14 +146,6 @@ class TestbedSpec:
     clocks: tuple[Clock, ...] = ()
     memory_mb: int = 0
     release: str = ""
-
-    @property
-    def missing_feature(self) -> str:
-        """Return what the testbed's policy needs and its Debian release has not, "" for nothing."""
-        dot1x = self.policy.layers.dot1x if self.policy else None
-        if dot1x and dot1x.tls and dot1x.tls.is_post_quantum and not self.release:
-            return ("Debian 12 has OpenSSL 3.0, without ML-KEM and ML-DSA; add --release trixie")
-        return ""
 
     @property
     def image_name(self) -> str:

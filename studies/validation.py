@@ -225,8 +225,10 @@ def _check_settings(study: Study) -> Problems:
 def _check_options(study: Study) -> Problems:
     settings = [option for name in study.settings_type.model_fields
                 if (option := study.settings_type.option_of(name))]
+    # A factor "release" takes the place of the run's own option.
     of_factors = [option for factor in study.factors
-                  for option in (factor.option, factor.file_option) if option]
+                  for option in (factor.option, factor.file_option)
+                  if option and (factor.name, option) != ("release", "--release")]
     levels = [f"--{factor.name}" for factor in study.factors]
     of_report = [option.name for option in study.report_options]
     for command, own, taken in (("run", settings + of_factors, RUN_OPTIONS),

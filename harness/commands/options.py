@@ -38,8 +38,10 @@ SEED = click.IntRange(0, 2**32 - 1)
 #: Help text of --builder.
 BUILDER_HELP = ("Make nodes and radios with this program; auto takes the first that works "
                 f"(default: {setup.AUTO_BUILDER}).")
+#: Option for the Debian release of the guests.
+_RELEASE = "--release"
 #: Options that the help of a run shows only with the name of a study, beside those of its settings.
-_RARE = frozenset({"--set", "--max-repetitions", "--seed", "--builder", "--release",
+_RARE = frozenset({"--set", "--max-repetitions", "--seed", "--builder", _RELEASE,
                    "--programs", "--card"})
 
 
@@ -383,10 +385,12 @@ def _run_options(study: Study) -> list[click.Parameter]:
                      help="Use this machine's 802.11 card NAME as a node's radio, with --on host, "
                      "or capture the air with it if NODE is monitor (may be repeated) (default: "
                      "emulated radios)."),
-        click.Option(["--release"], type=click.Choice(list(RELEASES)), metavar="RELEASE",
-                     help="Take the guests' programs from this Debian release: "
-                     f"{', '.join(RELEASES)} (default: that of the results folder, else "
-                     f"{DEFAULT.suite})."),
+        # A study that compares releases has an option of its own.
+        *([] if any(factor.name == "release" for factor in study.factors) else [click.Option(
+            [_RELEASE], type=click.Choice(list(RELEASES)), metavar="RELEASE",
+            help="Take the guests' programs from this Debian release: "
+            f"{', '.join(RELEASES)} (default: that of the results folder, else "
+            f"{DEFAULT.suite}).")]),
         click.Option(["--cluster"], metavar="WHERE", help="Measure on other machines: "
                      "tls://HOST:PORT of a scheduler, or ssh:HOST1,HOST2 (default: here)."),
     ]

@@ -127,7 +127,7 @@ def _stopping_rule(until_ci: str | None, max_repetitions: int | None, most_repet
 
 
 def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: str,
-                release: str | None, out: Path | None, is_elsewhere: bool,
+                out: Path | None, is_elsewhere: bool, release: str | None = None,
                 fault: str | None = None, programs: Path | None = None,
                 cards: Sequence[str] = (), **asked: Any) -> Plan:
     """Return the plan of the run. Raises UserError if an option is not valid."""
@@ -140,9 +140,6 @@ def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: s
         raise UserError(f"--programs {programs}: guests and machines of {where} cannot see this "
                         f"folder; leave out {where}")
     chosen = studies.load_study(study)
-    if release and any(factor.name == "release" for factor in chosen.factors):
-        raise UserError(f"--release {release}: {study} measures releases side by side; choose by "
-                        f"--only release={release}")
     plan = request.build_plan(
         options.build_request(chosen, **asked),
         {"seed": seed, "fault": fault, "on": on, "release": release or _release_before(out),

@@ -275,6 +275,20 @@ def _adapt_spec(settings: RunSettings, spec: TestbedSpec) -> TestbedSpec:
     return replace(spec, medium=spec.medium.without_contention)
 
 
+def find_missing_feature(spec: TestbedSpec) -> str:
+    """Return what a testbed's policy needs and its Debian release has not, "" for nothing."""
+    if spec.policy is None:
+        return ""
+    release = releases.RELEASES[spec.release or releases.DEFAULT.suite]
+    dot1x, ipsec = spec.policy.layers.dot1x, spec.policy.layers.ipsec
+    if dot1x and dot1x.tls and dot1x.tls.is_post_quantum and release == releases.DEFAULT:
+        return "Debian 12 has OpenSSL 3.0, without ML-KEM and ML-DSA; add --release trixie"
+    if ipsec and ipsec.ike == 1 and not release.has_ikev1:
+        return (f"{release.title} has strongSwan 6.1 without IKEv1; choose another --release, or "
+                "a policy with IKEv2")
+    return ""
+
+
 def node_devices(spec: TestbedSpec) -> dict[str, Any]:
     """Return the device (processor model) of each node of a testbed, as plain data."""
     of_network = {name: loader.to_json(node.device) for name, node in spec.network.nodes.items()

@@ -21,7 +21,7 @@ from guest import image, root_variants, vm
 from guest.boot import GuestError, describe_missing_processor_clock
 from guest.build import BuildError
 from guest.releases import DEFAULT, RELEASES, Release
-from guest.root_variants import PackageList, PackageListWithStrongswan
+from guest.root_variants import PackageList, PackageListWithStrongswan, leave_out_strongswan
 from harness.engine import host_checks, virtual
 from harness.engine.machine import (
     ROOT,
@@ -150,7 +150,8 @@ def read_declared_packages(study: str) -> dict[str, PackageList]:
             for name, variant in packages.load_variants(study).items()}
 
 
-def list_package_names(study: str, name: str) -> dict[str, list[str]]:
+def list_package_names(study: str, name: str, release: Release = DEFAULT
+                       ) -> dict[str, list[str]]:
     """Return the names of a study's additional packages, whose versions the worker reports.
 
     For packages compiled from source, the version is included.
@@ -158,10 +159,11 @@ def list_package_names(study: str, name: str) -> dict[str, list[str]]:
     Args:
         study: Name of the study.
         name: Name of its list of packages, "" for none.
+        release: The guest's Debian release, which may have some of them itself.
     """
-    if not name:
+    added = leave_out_strongswan(read_declared_packages(study)[name], release) if name else None
+    if added is None:
         return {}
-    added = read_declared_packages(study)[name]
     return {"debian": list(added.debian),
             "python": [text.partition("==")[0] for text in added.python],
             **({"compiled": compiled} if (compiled := list_compiled_packages(added)) else {})}

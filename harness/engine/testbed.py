@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from guest.cache import cache_root, hash_inputs
+from guest.releases import DEFAULT, RELEASES
 from harness import render
 from harness.engine import programs, setup
 from harness.engine.clock_watchdog import ENDED_AFTER_S, Standstill, watch_clock
 from harness.engine.machine import Machine, MissingPackages, WorkerProcess
-from harness.engine.plan import Plan, PlannedTestbed, node_devices
+from harness.engine.plan import Plan, PlannedTestbed, find_missing_feature, node_devices
 from harness.secrets import Secrets
 from measure.charging import library
 from measure.cpu import host_load
@@ -213,8 +214,8 @@ class TestbedClient:
                                                      run_secrets)))
 
     async def _start_worker(self) -> WorkerProcess:
-        if self.spec.missing_feature:
-            raise TestbedFailed(self.spec.missing_feature)
+        if missing := find_missing_feature(self.spec):
+            raise TestbedFailed(missing)
         try:
             return await self.machine.start_worker(
                 self.job_dir, self.processor, len(self.spec.network.nodes),
@@ -376,7 +377,8 @@ class TestbedClient:
             "medium": loader.to_json(spec.medium) if spec.medium else None,
             "clock": plan.settings.clock, "builder": plan.settings.builder,
             "seed": plan.settings.seed,
-            "packages": setup.list_package_names(plan.study.id, spec.packages),
+            "packages": setup.list_package_names(
+                plan.study.id, spec.packages, RELEASES[spec.release or DEFAULT.suite]),
             "programs": programs.make_job_entry(
                 plan.settings.programs_folder, plan.settings.programs,
                 is_mounted=plan.settings.on == "guest"),

@@ -120,9 +120,8 @@ GROUPS = {"p-256": (65, 65), "p-384": (97, 97), "x25519": (32, 32),
           "secp256r1mlkem768": (1249, 1153), "secp384r1mlkem1024": (1665, 1665)}
 #: Groups that OpenSSL does not offer by itself. A station that is told to offers that group alone.
 OFFERED_ALONE = ("mlkem768", "mlkem1024", "secp256r1mlkem768", "secp384r1mlkem1024")
-#: The other seven groups that it otherwise offers in the ClientHello, and ec_point_formats for them
-#: (OpenSSL 3.5, bytes).
-_OTHER_GROUPS_BYTES = 14 + 8
+#: The other seven groups that it otherwise offers in the ClientHello (OpenSSL from 3.5 on, bytes).
+_OTHER_GROUPS_BYTES = 14
 
 
 class ReleaseSizes(NamedTuple):
@@ -142,13 +141,23 @@ class ReleaseSizes(NamedTuple):
     fragment_margin: int = 0
     #: The server's offer to take compressed certificates (RFC 8879) in a CertificateRequest.
     compression: int = 0
+    #: Extension ec_point_formats of hellos. The station's for TLS 1.3 has it, too, unless its group
+    #: is no elliptic curve.
+    point_formats: int = 8
+    #: How much shorter a station's hello of TLS 1.2 is with SECLEVEL=0: a cipher suite stands for
+    #: the extension renegotiation_info.
+    weak_hello_margin: int = 0
 
 
-#: Read in captures: hostapd and wpa_supplicant 2.10 of both; FreeRADIUS 3.2.1 and 3.2.7, OpenSSL
-#: 3.0 and 3.5.
+#: Read in captures: hostapd and wpa_supplicant 2.10 of Debian 12 and 13, 2.11 of testing;
+#: FreeRADIUS 3.2.1, 3.2.7 and 3.2.10, OpenSSL 3.0, 3.5 and 3.6. OpenSSL 3.6 names one point
+#: format in place of three.
 RELEASES = {
     "bookworm": ReleaseSizes(184, 85, 231, ("x25519",), 40, 36),
-    "trixie": ReleaseSizes(199, 88, 248, ("x25519mlkem768", "x25519"), 40, 40, 4, 9),
+    "trixie": ReleaseSizes(199, 88, 248, ("x25519mlkem768", "x25519"), 40, 40, 4, 9,
+                           weak_hello_margin=3),
+    "forky": ReleaseSizes(197, 87, 246, ("x25519mlkem768", "x25519"), 40, 40, 4, 9, 6,
+                          weak_hello_margin=3),
 }
 #: CompressedCertificate without the compressed bytes: algorithm and two lengths.
 _COMPRESSED_HEAD_BYTES = 8
@@ -160,8 +169,9 @@ _CHANGE_CIPHER_SPEC_BYTES = 6
 _HEAD_BYTES, _FINISHED_12_BYTES = 4, 45
 #: Finished of TLS 1.3 with SHA-384.
 _FINISHED_13_BYTES = 52
-#: ServerHello of TLS 1.2, in full and resumed; of TLS 1.3 without its key share.
-_SERVER_HELLO_12_BYTES, _RESUMED_HELLO_BYTES, _SERVER_HELLO_13_BYTES = 61, 85, 58
+#: ServerHello of TLS 1.2, in full without ec_point_formats, and resumed; of TLS 1.3 without its key
+#: share.
+_SERVER_HELLO_12_BYTES, _RESUMED_HELLO_BYTES, _SERVER_HELLO_13_BYTES = 53, 85, 58
 _HELLO_RETRY_BYTES = 56
 #: The encrypted byte by which the server says that TLS is complete (RFC 9190, 2.5).
 _COMMITMENT_BYTES = _RECORD_BYTES + 1 + _ENCRYPTION_BYTES
@@ -241,7 +251,8 @@ class EapTlsLogin:
         request = (4 + 2 + own.signatures_12 + _WEAK_ALGORITHMS_BYTES * self.admits_weak
                    + self._authority_bytes())
         yield Flight(SERVER, _clear_records(
-            _SERVER_HELLO_12_BYTES, _HEAD_BYTES + 3 + sum(3 + size for size in self.server_chain),
+            _SERVER_HELLO_12_BYTES + own.point_formats,
+            _HEAD_BYTES + 3 + sum(3 + size for size in self.server_chain),
             _HEAD_BYTES + key_exchange, _HEAD_BYTES + request, _HEAD_BYTES))
         yield Flight(STATION, _clear_records(
             _HEAD_BYTES + 3 + sum(3 + size for size in self.client_chain),
@@ -257,7 +268,7 @@ class EapTlsLogin:
     def _hello_12(self) -> int:
         own = RELEASES[self.release]
         return own.hello_suite_b if self.is_suite_b else (
-            own.hello_12 + _WEAK_ALGORITHMS_BYTES * self.admits_weak)
+            own.hello_12 + (_WEAK_ALGORITHMS_BYTES - own.weak_hello_margin) * self.admits_weak)
 
     @staticmethod
     def _finish_12() -> int:
@@ -265,8 +276,9 @@ class EapTlsLogin:
 
     def _hellos_13(self, ticket_bytes: int = 0) -> Iterator[Flight]:
         """Yield the flights before the server's hello: a second one if it wants another group."""
-        is_alone = self.group in OFFERED_ALONE
-        hello = (RELEASES[self.release].hello_13 - _OTHER_GROUPS_BYTES * is_alone + ticket_bytes)
+        own = RELEASES[self.release]
+        omitted = _OTHER_GROUPS_BYTES + own.point_formats if self.group in OFFERED_ALONE else 0
+        hello = own.hello_13 - omitted + ticket_bytes
         yield Flight(STATION, hello + sum(4 + GROUPS[guess][0] for guess in self._guessed_groups))
         if self._needs_retry:
             yield Flight(SERVER, _clear_records(_HELLO_RETRY_BYTES) + _CHANGE_CIPHER_SPEC_BYTES)

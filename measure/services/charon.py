@@ -120,8 +120,8 @@ def _to_text(value: Any) -> str:
 
 # --- Services: the daemons, and tunnels between gateways ---
 
-#: The daemon and its control program: Debian's, and those of a strongSwan with ML-KEM, which a
-#: study installs.
+#: The daemon and its control program: Debian's, and those of a strongSwan with ML-KEM, which images
+#: have where Debian's lacks it.
 _DEBIANS = ("/usr/lib/ipsec/charon", "swanctl")
 _WITH_MLKEM = ("/opt/strongswan6/libexec/ipsec/charon", "/opt/strongswan6/sbin/swanctl")
 # 8 s were measured on an emulated, shared processor.
@@ -162,9 +162,10 @@ class Charon(DaemonService):
     def _find_programs(self, node: str) -> tuple[str, str]:
         """Return the paths of charon and swanctl that support the policy's proposals.
 
-        There are two builds of them.
+        There may be two builds of them.
         """
-        return _WITH_MLKEM if "mlkem" in self._read_connections(node) else _DEBIANS
+        return _WITH_MLKEM if ("mlkem" in self._read_connections(node)
+                               and Path(_WITH_MLKEM[0]).exists()) else _DEBIANS
 
     def _load_connections(self, node: str) -> None:
         home = self.site.mount / node

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from analysis.results import Results
 
 #: Releases, the one before an upgrade first.
-RELEASES = (Level("bookworm", "Debian 12"), Level("trixie", "Debian 13"))
+RELEASES = (Level("bookworm", "Debian 12"), Level("trixie", "Debian 13"),
+            Level("forky", "Debian testing"))
+#: Those that are measured if the user names none. Testing is another one every day.
+_STABLE = ("bookworm", "trixie")
 #: Policies of 2007 and of today that a profile without policies measures.
 _POLICIES = ("P1", "P2", "P8", "P12", "M2", "M3", "M4", "M5", "M6", "M13")
 
@@ -45,7 +48,10 @@ class Releases(Study):
     id: ClassVar[str] = "releases"
     title: ClassVar[str] = "What an upgrade of Debian changes"
     factors: ClassVar[tuple[Factor, ...]] = (
-        Factor("release", "Release", fixed_levels(RELEASES)),
+        Factor("release", "Release", fixed_levels(RELEASES, _STABLE), option="--release",
+               help="Measure on these Debian releases: "
+               f"{', '.join(level.id for level in RELEASES)} (default: {', '.join(_STABLE)}).",
+               other_names=("forky",)),
         Factor("policy", "Policy", policy_factors.PolicyReader(
             _POLICIES, beside=("P1",), has_macsec=True, has_sessions=True),
                plural="policies", option="--policies", file_option="--policy",
@@ -135,13 +141,23 @@ class Releases(Study):
         from studies.releases.changes import make_change_table, make_finding_table
         from studies.releases.claims import judge_claims
 
-        cells = Cells(results, options.get("baseline", ""))
+        cells = Cells(results, options.get("baseline", "") or _choose_first_release(results))
         decisions = significance.decide_differences(cells)
         return standard_report.make_standard_report(
             cells, self.run_table(cells),
             standard_report.ReportAdditions(
                 tables=[make_change_table(cells, decisions), make_finding_table(cells)],
                 prints=True, claims=judge_claims(cells), claimant="Köder et al.'s"), decisions)
+
+
+def _choose_first_release(results: Results) -> str:
+    """Return the choice of the first release as baseline, "" if the usual one was measured.
+
+    With a single release there is nothing to compare.
+    """
+    measured = [level.id for level in RELEASES if level.id in set(results.frame["release"])]
+    usual = results.baseline_levels.get("release")
+    return f"release={measured[0]}" if len(measured) > 1 and usual not in measured else ""
 
 
 STUDY = Releases()

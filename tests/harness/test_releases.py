@@ -12,8 +12,9 @@ import fabricated
 import policies
 import studies
 from conftest import PROJECT, Qop
-from guest import image, libraries, root, root_variants
-from guest.releases import BOOKWORM, RELEASES, TRIXIE
+from guest import debian, image, libraries, root, root_variants
+from guest.build import BuildError
+from guest.releases import BOOKWORM, FORKY, RELEASES, TRIXIE, Release
 from guest.root_variants import (
     PackageList,
     PackageListWithStrongswan,
@@ -21,7 +22,7 @@ from guest.root_variants import (
     RootWithStrongswan,
 )
 from harness.engine import recording, request, setup
-from harness.engine.plan import Plan, RunSettings
+from harness.engine.plan import Plan, RunSettings, find_missing_feature
 from harness.engine.request import RunRequest
 from measure.records import manifest, record
 from plans import plan_of
@@ -53,11 +54,48 @@ def test_packages_of_a_study_are_added_to_the_release() -> None:
                 for release in RELEASES.values()}) == len(RELEASES)
 
 
-def test_libraries_and_wheels_are_for_the_releases_programs() -> None:
-    options = root.wheels_for("x86_64", TRIXIE)
-    assert (options[1], options[5]) == ("3.13", "cp313")
-    assert libraries.key(TRIXIE) != libraries.key()
+@pytest.mark.parametrize(("release", "python", "abi"), [
+    (TRIXIE, "3.13", "cp313"), (FORKY, "3.14", "cp314")])
+def test_libraries_and_wheels_are_for_the_releases_programs(release: Release, python: str,
+                                                            abi: str) -> None:
+    options = root.wheels_for("x86_64", release)
+    assert (options[1], options[5]) == (python, abi)
+    assert libraries.key(release) != libraries.key()
     assert min(release.c_library for release in RELEASES.values()) == libraries.C_LIBRARY
+
+
+def test_age_of_lists_is_checked_but_for_testings() -> None:
+    """Testing's lists expire after a week, and a mirror may keep them. Signatures are checked."""
+    archive = debian.DebianMirrors("http://a/debian", "http://a/security")
+    for release in RELEASES.values():
+        lines = archive.source_lines(*release.archive_suites).splitlines()
+        assert [line.split("] ")[1].split()[1] for line in lines] == list(release.archive_suites)
+        for line in lines:
+            assert f"signed-by={debian.KEYRING}" in line
+            assert ("check-valid-until=no" in line) is (release is FORKY)
+    assert "valid" not in archive.source_lines("trixie-backports")
+
+
+@pytest.mark.parametrize(("release", "reason", "has_advice"), [
+    (FORKY, "mmdebstrap exited with 25; full log: a.log\n  E: unmet dependencies", True),
+    (TRIXIE, "mmdebstrap exited with 25; full log: a.log", False),
+    (FORKY, "building the root file system was stopped", False)])
+def test_build_of_testing_that_fails_says_what_to_do(
+        monkeypatch: pytest.MonkeyPatch, release: Release, reason: str, *,
+        has_advice: bool) -> None:
+    """A package may be in transition. The first line says it, above the log's last lines."""
+    def fail(*_: object) -> None:
+        raise BuildError(reason)
+
+    monkeypatch.setattr(image, "find_image", lambda *_: None)
+    monkeypatch.setattr(image, "_build_places", fail)
+    with pytest.raises(BuildError) as caught:
+        image.ensure_image(release=release)
+    first, *tail = str(caught.value).split("\n")
+    cause, *further = reason.split("\n")
+    assert first.startswith(cause) and tail == further
+    assert ("packages of Debian testing change every day, so try again tomorrow, or set "
+            "QOP_DEBIAN_MIRROR to a snapshot" in first) is has_advice
 
 
 def test_default_release_changes_no_plan() -> None:
@@ -92,9 +130,25 @@ def test_strongswan_of_its_own_is_compiled_for_each_release(
     assert isinstance(packages, PackageListWithStrongswan)
     assert suite == "trixie"
     assert root_variants._compile_key(TRIXIE) != root_variants._compile_key(BOOKWORM)
-    for release in RELEASES.values():
+    for release in (BOOKWORM, TRIXIE):
         root_part = image.list_image_parts(packages=packages, release=release)[1]
         assert root_part.recipe == RootWithStrongswan(packages, release=release)
+
+
+def test_testing_compiles_no_strongswan(asked: list[tuple[Any, str]]) -> None:
+    """Its own has ML-KEM: M12 boots the plain image, and its record names Debian's strongSwan."""
+    plan = plan_for("forky", "P1", "M12")
+    setup.make_machine_for_plan(plan)
+    mlkem = setup.read_declared_packages("qop2007")["mlkem"]
+    plain, same = (image.list_image_parts(packages=packages, release=FORKY)
+                   for packages in (None, mlkem))
+    assert [part.recipe.key() for part in plain] == [part.recipe.key() for part in same]
+    with_hello = PackageListWithStrongswan("both", ("hello",))
+    [_, root_part, _] = image.list_image_parts(packages=with_hello, release=FORKY)
+    assert root_part.recipe == RootWithPackages(PackageList("both", ("hello",)), release=FORKY)
+    for release in RELEASES.values():
+        named = setup.list_package_names("qop2007", "mlkem", release)
+        assert ("compiled" in named) is (release is not FORKY)
 
 
 def test_testbeds_boot_the_image_of_the_release(asked: list[tuple[Any, str]]) -> None:
@@ -106,6 +160,21 @@ def test_testbeds_boot_the_image_of_the_release(asked: list[tuple[Any, str]]) ->
     assert asked == [(None, "bookworm"), (None, "trixie")]
     assert machine.image_key("@trixie") == "key-trixie"
     assert setup.provision_command(plan) == "./qop provision && ./qop provision --release trixie"
+
+
+def test_study_with_a_factor_takes_a_list_of_releases(qop_here: Qop) -> None:
+    """Without a list, testing is left out: it changes every day. Others take one release."""
+    def preview(*options: str) -> str:
+        done = qop_here("run", *options, "--policies", "P1", "--dry-run")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "forky" not in preview("releases")
+    three = preview("releases", "--release", "bookworm,trixie,forky", "--profile", "quick")
+    assert "9 of 9 repetitions" in three and "forky" in three, three
+    done = qop_here("run", "--release", "bookworm,trixie", "--dry-run")
+    assert done.returncode == 2
+    assert done.stderr.startswith("qop: run: invalid value for '--release': 'bookworm,trixie'")
 
 
 def test_provision_command_names_the_releases_of_a_factor() -> None:
@@ -134,10 +203,22 @@ def test_what_a_release_lacks_is_said(tls: TlsSettings, *, has_lack: bool) -> No
     """OpenSSL before 3.5 has neither ML-KEM nor ML-DSA: such a cell is skipped with this reason."""
     policy = change_layer("dot1x", tls=tls)(policies.load_named("M5"))
     spec = contract.TestbedSpec(load_network("campus"), policy)
-    assert bool(spec.missing_feature) is has_lack
-    assert "--release trixie" in spec.missing_feature or not has_lack
+    lack = find_missing_feature(spec)
+    assert bool(lack) is has_lack
+    assert "--release trixie" in lack or not has_lack
     newer = contract.TestbedSpec(load_network("campus"), policy, release="trixie")
-    assert not newer.missing_feature
+    assert not find_missing_feature(newer)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_testing_lacks_ikev1(release: str) -> None:
+    """Such as P12's. M11 has IKEv2."""
+    lacks = [find_missing_feature(contract.TestbedSpec(
+        load_network("campus"), policies.load_named(name), release=release))
+        for name in ("P12", "M11")]
+    reason = ("Debian testing has strongSwan 6.1 without IKEv1; choose another --release, or a "
+              "policy with IKEv2")
+    assert lacks == [reason if release == "forky" else "", ""]
 
 
 @pytest.mark.parametrize("run", [["--release", "trixie"], ["releases"]])
@@ -178,7 +259,7 @@ def test_folder_goes_on_with_its_release(qop: Qop) -> None:
 @pytest.mark.parametrize(("begun", "options", "says"), [
     ("trixie", ["--release", "bookworm"], '(release "trixie" there, not given here)'),
     ("bookworm", ["--release", "trixie"], '(release not given there, "trixie" here)'),
-    ("sid", [], "was begun with the Debian release sid, and known are bookworm, trixie")])
+    ("sid", [], "was begun with the Debian release sid, and known are bookworm, trixie, forky")])
 def test_folder_of_another_release_is_refused_in_one_line(qop: Qop, begun: str,
                                                           options: list[str], says: str) -> None:
     """A folder of a later version may have a release that this version does not know."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import policies
 from conftest import PROJECT, VIRTUAL, Qop, checks
+from guest import image
+from guest.build import BuildError
+from guest.releases import FORKY
 from measure.records.record import Record
 from plans import body
 from studies.qop2007.faults import FAULTS
@@ -130,3 +134,45 @@ def test_loss_of_a_protection_is_detected(shared_qop: Qop, fault: str) -> None:
     [record] = records.values()
     failing = {made.check.removesuffix(EARLIER) for made in record.evidence if not made.ok}
     assert failing == set(FAULTS[fault].fails)
+
+
+# --- Debian testing, whose packages change every day ---
+
+
+@pytest.fixture(scope="module")
+def measured_on_testing(shared_qop: Qop) -> dict[str, Record]:
+    """A repetition of old and new policies on Debian testing, by policy, or a skip.
+
+    Only QOP_TEST_RELEASES=forky has it done: a package in transition is no fault of qop's.
+    """
+    if FORKY.suite not in os.environ.get("QOP_TEST_RELEASES", "").split(","):
+        pytest.skip("testing changes every day; QOP_TEST_RELEASES=forky has it measured")
+    try:
+        image.ensure_image(release=FORKY)
+    except BuildError as error:
+        pytest.skip(f"Debian testing cannot be had today: {str(error).partition(chr(10))[0]}")
+    _, records = shared_qop.run("forky", *SMALL, *VIRTUAL, "--release", "forky", "--policies",
+                                "P1,P8,P12,M5,M12,M13", "--policy", EXAMPLES[65])
+    return {record.cell["policy"]: record for record in records.values()}
+
+
+def test_policies_are_proven_on_testing(measured_on_testing: dict[str, Record]) -> None:
+    """Packets of EAP-TLS have the sizes that are known of its daemons."""
+    assert len(measured_on_testing) == 7
+    old = measured_on_testing["P12"]
+    assert (old.status, "without IKEv1" in old.reason) == ("skipped", True), old.reason
+    for policy, record in (measured_on_testing | {"P12": measured_on_testing["P8"]}).items():
+        assert record.status == "ok", f"{policy}: {record.reason}"
+        assert record.environment["debian"] == "forky"
+    for policy in ("M5", "M13", POST_QUANTUM):
+        held = checks(measured_on_testing[policy])
+        assert "packets of EAP-TLS" in held["EAP packets as computed"]
+
+
+def test_testings_own_strongswan_has_ml_kem(measured_on_testing: dict[str, Record]) -> None:
+    """M12 boots the image of all, and no strongSwan is compiled."""
+    hybrid, plain = measured_on_testing["M12"], measured_on_testing["P1"]
+    assert checks(hybrid)["ML-KEM-768 is exchanged"].startswith("IKE_INTERMEDIATE")
+    assert hybrid.environment["image"] == plain.environment["image"]
+    assert "strongswan-mlkem" not in hybrid.environment
+    assert hybrid.environment["strongswan-charon"].startswith("6.")

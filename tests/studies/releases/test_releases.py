@@ -107,6 +107,20 @@ def test_one_release_alone_has_no_change() -> None:
     assert (findings.rows, findings.notes) == ((), table.notes)
 
 
+@pytest.mark.parametrize(("releases", "baseline", "before"), [
+    (("bookworm", "trixie", "forky"), "", "bookworm"), (("trixie", "forky"), "", "trixie"),
+    (("bookworm", "trixie", "forky"), "release=trixie", "trixie")])
+def test_releases_are_compared_with_the_first_one(releases: tuple[str, ...], baseline: str,
+                                                  before: str) -> None:
+    """With trixie and forky alone, changes are those of an upgrade of trixie."""
+    records = [entry for number, release in enumerate(releases, 2)
+               for entry in times(release, "M5", number * .01, number * .0101)]
+    report = STUDY.report(analysis.from_records(records, STUDY), {"baseline": baseline})
+    [table] = [table for table in report.tables if table.id == "changes"]
+    assert table.notes[0].startswith(f"Compared with {before}. ")
+    assert {row[0].text for row in table.rows} == {*releases} - {before}
+
+
 def test_what_fails_or_is_skipped_is_named_with_its_reason() -> None:
     table = table_of(
         *times("bookworm", "P2", .002, .002), *(record("trixie", "P2", number, reason="no WEP",
