@@ -121,7 +121,7 @@ def place_labels(points: Sequence[NamedPoint],
     ordered = sorted(points, key=lambda point: (point.x, point.y))
     for number in range(_ORDERS):
         # The first order is by place, and each further one mixes the names in another way.
-        mixed = sorted(ordered, key=lambda point: (number and _mix(number, point.name)))
+        mixed = sorted(ordered, key=lambda point: (number and _mix_name(number, point.name)))
         crossed, labels = _place_in_order(mixed, points, markers)
         cost = (len(points) - len(labels), crossed)
         if best is None or cost < best[0]:
@@ -160,7 +160,7 @@ def _place_in_order(ordered: Sequence[NamedPoint], points: Sequence[NamedPoint],
     return total, labels
 
 
-def _mix(number: int, name: str) -> int:
+def _mix_name(number: int, name: str) -> int:
     """Return a number for a name that looks random, and is the same in each run."""
     return zlib.crc32(f"{number} {name}".encode())
 
