@@ -49,6 +49,9 @@ _SETTLE_S, _PROMPTLY_MS = 1.2, 100
 _DRIVER_S = 0.2
 #: Resolution of the kernel's timers, with a margin, in s.
 _TIMERS_S = 0.05
+#: Shell program that runs its further arguments if its parent is the process of the first one. The
+#: parent may have ended before the death signal was set.
+_IF_PARENT_LIVES = 'test "$PPID" = "$1" && shift && exec "$@"'
 
 
 @dataclass(frozen=True)
@@ -174,9 +177,12 @@ class Capture:
             env = {**os.environ, "LD_PRELOAD": testbed.for_captures,
                    "QOP_PROMPTLY_MS": str(detail.promptly_ms)}
         else:
-            argv = [*OBSERVER_COMMAND, *argv]
+            # A tcpdump that changes its user is no longer ended with its parent: the kernel clears
+            # the signal. A capture that stays keeps the interface of a card in use.
+            argv = [*OBSERVER_COMMAND, *argv[:1], "-Z", "root", *argv[1:]]
             command = testbed.tool_command(point.node, argv) if point.node else \
-                ["setpriv", "--pdeathsig", "KILL", *argv]
+                ["setpriv", "--pdeathsig", "KILL", "sh", "-c", _IF_PARENT_LIVES, "sh",
+                 str(os.getpid()), *argv]
         self._daemon = Daemon(f"tcpdump ({point.name})", command, log, r"listening on",
                               stop_signal=signal.SIGINT, data=file, env=env)
 

@@ -89,7 +89,8 @@ SOURCES = {".py", ".yml", ".j2", ".c", ".h", ".patch", ".sh", ".js", ".html", ".
 FOREIGN = {
     "SSHCluster": "is dask's", "WirelessLink": "is Mininet-WiFi's",
     "binfmt_misc": "is Linux's", "perf_event_open": "is Linux's",
-    **dict.fromkeys(("sae_anti_clogging_during_attack", "prefer_ht40", "sigma_dut",
+    **dict.fromkeys(("sae_anti_clogging_during_attack", "prefer_ht40", "scan_setband",
+                     "ip4_drop_gratuitous_arp", "sigma_dut",
                      "dpp_qr_code_config_event_initiator_no_response"), "is of hostap's tests"),
     "foreign_rates": "has a prefix for the visited network", "air_tcp": "ends with a protocol",
     "wireguard_foreign": "ends with the network where the component was measured",

@@ -299,29 +299,63 @@ def test_placed_cards_are_as_before_after_borrowers_were_killed(tmp_path: Path) 
     assert "True" in done.stdout  # a card was restored without its guardian
 
 
+#: Number of runs that are killed, and the time in s within which they are. 50 were tried by hand.
+KILLED_RUNS, KILLED_WITHIN_S = 10, 9
+
+
 def test_cards_are_as_before_after_runs_that_were_killed(tmp_path: Path) -> None:
-    """SIGKILL while the network is built, and while it is measured."""
+    """SIGKILL at moments between the first change of a card and the run's own end.
+
+    In turns it ends the command alone, the worker first, or the guardians, too. Only then another
+    process restores the cards, once the next run. No capture goes on.
+    """
     done = run_machine(tmp_path, f"""
+        ip link set wlan0 address 02:00:00:00:77:00
+        iw dev wlan1 set type monitor
+        ip link set wlan1 up
         state >before
-        for moment in journal placed measured; do
-            PYTHONPATH="$PROJECT" "$PYTHON" -P -m harness {RUN} --card monitor=wlan2 \\
-                --policies M2 --out "$moment" >log 2>&1 &
-            main=$!
-            case $moment in
-                journal) until [ -e /run/qop-cards/wlan1/journal.json ]; do sleep 0.02; done;;
-                placed) until ! [ -e /sys/class/net/wlan1 ]; do sleep 0.02; done;;
-                measured) until pgrep tcpdump >/dev/null; do sleep 0.02; done;;
-            esac
-            worker=$(pgrep -f 'measure[.]agent[.]worker' | head -1)
-            kill -9 "$worker" $main
-            wait $main || :
-            until ! pgrep -f 'measure[.]cards[.]borrowing' >/dev/null; do sleep 0.05; done
+        compare() {{
             state >after
-            cmp before after || {{ cat after log; exit 3; }}
+            cmp before after || {{ cat before after log; exit 3; }}
             ! ls /run/qop-cards/*/journal.json 2>/dev/null || exit 4
+        }}
+        run() {{ # as its own process, which replaces the shell
+            export PYTHONPATH="$PROJECT"
+            exec setsid "$PYTHON" -P -m harness {RUN} --card monitor=wlan2 --policies M2 \\
+                --out "$1" >log 2>&1
+        }}
+        for number in $(seq {KILLED_RUNS}); do
+            run "run-$number" &
+            main=$!
+            until [ -e /run/qop-cards/wlan0/journal.json ]; do sleep 0.02; done
+            sleep "$(awk "BEGIN {{ print ($number - 1) * {KILLED_WITHIN_S} / {KILLED_RUNS} }}")"
+            echo "$number $(ls /run/qop-cards/*/journal.json | wc -l) cards," \\
+                "$(ls /sys/class/net | grep -c wlan) here, $(pgrep -c tcpdump || :) captures"
+            case $((number % 3)) in
+                1) kill -9 $main || :;;
+                2) kill -9 $(pgrep -f 'measure[.]agent[.]worker' | head -1) $main || :;;
+                0) pkill -9 -f 'measure[.]cards[.]borrowing' || :
+                   kill -9 -$main || :;;
+            esac
+            wait $main || echo "status=$?"
+            until ! pgrep -f 'measure[.]cards[.]borrowing' >/dev/null; do sleep 0.05; done
+            if [ $((number % 3)) = 0 ]; then
+                pkill -9 -f 'measure[.]agent[.]worker' || :
+                if [ "$number" = 3 ]; then
+                    (run restoring) || {{ cat log; exit 5; }}
+                else
+                    python -c '
+        from measure.cards import borrowing
+        print([borrowing.restore_abandoned(name) for name in ("wlan0", "wlan1", "wlan2")])'
+                fi
+            fi
+            ! ps -C tcpdump -o stat=,args= | grep -v ^Z || exit 6
+            compare
         done
         """)
     assert done.returncode == 0, done.stdout + done.stderr
+    # A fast machine ends the last ones sooner.
+    assert done.stdout.count("status=137") >= KILLED_RUNS / 2, done.stdout
 
 
 def test_network_manager_leaves_cards_alone_and_takes_them_back(tmp_path: Path) -> None:

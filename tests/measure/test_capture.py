@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,11 +81,25 @@ def test_a_tool_on_a_node_is_nobodys_and_on_the_machine_needs_no_word(
 ) -> None:
     """By the processor clock a capture on a node is started with what says so."""
     argv, env = started(monkeypatch, FewNodes(NOBODYS), "a1", WHOLE)
-    assert argv[:7] == ["with", "on", "a1", "chrt", "--other", "0", "tcpdump"]
+    assert argv[:6] == ["with", "on", "a1", "chrt", "--other", "0"]
+    assert argv[6:9] == ["tcpdump", "-Z", "root"]  # else no longer ended with its parent
     assert env == NOBODYS
     argv, env = started(monkeypatch, FewNodes(NOBODYS), None, WHOLE)
     assert "on" not in argv
+    assert argv[:5] == ["setpriv", "--pdeathsig", "KILL", "sh", "-c"]
     assert env is None
+
+
+def test_capture_on_the_machine_starts_only_while_its_parent_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No death signal comes from a parent that ended before the signal was set."""
+    argv, _ = started(monkeypatch, FewNodes(), None, WHOLE)
+    program = argv.index("chrt")
+    of_this, of_another = (subprocess.run(
+        [*argv[:program - 1], str(pid), "echo", "starts"], stdout=subprocess.PIPE, text=True,
+        check=False).stdout for pid in (os.getpid(), os.getppid()))
+    assert (of_this, of_another) == ("starts\n", "")
 
 
 def test_only_captures_in_blocks_are_made_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
