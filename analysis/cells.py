@@ -154,7 +154,7 @@ def _find_substitute(results: Results, factor: str, level: str) -> tuple[str | N
         return equal[0], (f"There are no records of {level}; {equal[0]}, which has the same "
                           "content, is the baseline."), False
     return None, (f"No differences: there are no records of the baseline {level}. Measure it in "
-                  "the same run."), False
+                  "the same run, or name another one with --baseline."), False
 
 
 # --- Cells and the estimates of their values ---

@@ -233,6 +233,8 @@ def _print_run(table: Table, cells: Cells, folder: Path, report: Report) -> None
 
     console = output.make_console(output.SCREEN_WIDTH)
     command = shlex.join(["./qop", "report", str(folder), "--table", "run"])
+    said = {line.replace("\N{NO-BREAK SPACE}", " ") for line in report.summary}
+    table = replace(table, warnings=tuple(line for line in table.warnings if line not in said))
     if report.answering is not None:
         _print_all([replace(report.answering, caption="", warnings=table.warnings[:_MAX_WARNINGS])],
                    report, console)
@@ -334,61 +336,80 @@ def _print_and_write(report: Report, folder: Path, form: str, tables: Sequence[s
     if _LIST in tables:
         _print_table_ids(report)
         return
-    if form != "terminal" and tables:
-        _print_table(_single_table(report, tables, form), form)
-        return
     if form != "terminal":
-        if report.run is None:
-            raise UserError(f"--format {form}: this report has no table of a run; leave it out, "
-                            "and look into its tables/")
-        _print_table(report.run, form)
-        _write_figures(report, folder, is_aside=True)
+        _print_one_table(report, folder, form, tables)
         return
     chosen = _tables_to_print(report, tables)
-    if report.run is not None and not tables:
-        if results is not None and report.summary:
-            study = find_folder_study(folder)
-            cells = compare_cells(results, baseline)
-            _print_summary(report, cells, study, "")
-            _print_run(report.run, cells, folder, report)
-        else:
-            _print_all([report.run], report)
+    # Files first: the reader of a pipe may end the output early.
+    written, failure = "", None
+    try:
+        written = _write_files(report, folder, results)
+    except UserError as error:
+        failure = error
+    if not tables:
+        _print_main_part(report, folder, results, baseline)
     _print_all(chosen, report)
     if report.claims and not tables:
         tally = ", ".join(f"{count} {verdict}" for verdict, count in report.tally().items())
         click.echo(f"{report.claims_counted}: {tally}.")
     if results is not None:
         output.make_console().print(Text(f"Digest of plan and records: {results.digest}"))
-    _write_figures(report, folder, is_aside=False)
-    if report.has_page:
-        _write_report(report, folder, results)
+    if failure is not None:
+        raise failure
+    if written:
+        click.echo(written)
 
 
-def _write_report(report: Report, folder: Path, results: Results | None) -> None:
+def _print_one_table(report: Report, folder: Path, form: str, tables: Sequence[str]) -> None:
+    """Print the requested table, or else that of the run, in a form for other programs."""
+    if tables:
+        _print_table(_single_table(report, tables, form), form)
+        return
+    if report.run is None:
+        raise UserError(f"--format {form}: this report has no table of a run; leave it out, "
+                        "and look into its tables/")
+    _print_table(report.run, form)
+    if lines := _write_figures(report, folder):
+        click.echo(lines, err=True)  # another program reads standard output
+
+
+def _print_main_part(report: Report, folder: Path, results: Results | None, baseline: str) -> None:
+    """Print the answer in sentences with its table, or else the run's table."""
+    if report.run is None:
+        return
+    if results is None or not report.summary:
+        _print_all([report.run], report)
+        return
+    cells = compare_cells(results, baseline)
+    _print_summary(report, cells, find_folder_study(folder), "")
+    _print_run(report.run, cells, folder, report)
+
+
+def _write_files(report: Report, folder: Path, results: Results | None) -> str:
+    """Write the page, tables and figures of a report, and return lines with their paths."""
     from analysis.present.page import save_report
 
+    lines = _write_figures(report, folder)
+    if not report.has_page:
+        return lines
     try:
         page, document = save_report(report, folder, None if results is None else results.frame,
                                      cache_root() / "plotly")
     except OSError as error:
         raise UserError(f"{error.filename or folder}: the report cannot be written "
                         f"({error.strerror}); make the folder writable, or copy it") from None
-    click.echo(f"Report: {page}\nTables: {document.parent}/ (LaTeX, CSV, Parquet)")
+    written = f"Report: {page}\nTables: {document.parent}/ (LaTeX, CSV, Parquet)"
+    return f"{lines}\n{written}".strip()
 
 
-def _write_figures(report: Report, folder: Path, *, is_aside: bool) -> None:
-    """Write the figures of a report as files.
-
-    With `is_aside` their paths are printed to standard error, because another program reads
-    standard output.
-    """
+def _write_figures(report: Report, folder: Path) -> str:
+    """Write the figures of a report as files, and return a line with their paths, or ""."""
     try:
         paths = [path for drawing in report.drawings for path in drawing(folder)]
     except OSError as error:
         raise UserError(f"{error.filename or folder}: the figure cannot be written "
                         f"({error.strerror}); make the folder writable, or copy it") from None
-    if paths:
-        click.echo(f"Figure: {', '.join(map(str, paths))}", err=is_aside)
+    return f"Figure: {', '.join(map(str, paths))}" if paths else ""
 
 
 def _print_table_ids(report: Report) -> None:

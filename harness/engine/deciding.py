@@ -128,6 +128,8 @@ class DecisionRule:
     def _describe_claims(self, verdicts: Sequence[Verdict], open_: Sequence[Verdict],
                          at_limit: Sequence[Verdict], steps: Sequence[Step]) -> None:
         """Set `line` to a text on decided and open claims, and `open_claims` to the open ones."""
+        from analysis.table import count_noun
+
         self.open_claims = tuple(verdict.id for verdict in open_)
         if not verdicts:
             self.line = "this plan has no claims and no differences to decide"
@@ -137,8 +139,9 @@ class DecisionRule:
         # The words of a difference begin with its id.
         words = {name: says for name, says in going_on.items() if not says.startswith(name)}
         if going_on:
-            parts.append(f"open: {list_ids(going_on)}, which get {len(steps)} more repetitions of "
-                         f"{len({step.cell.name for step in steps})} cells")
+            parts.append(f"open: {list_ids(going_on)}, which get "
+                         f"{count_noun(len(steps), 'more repetition')} of "
+                         f"{count_noun(len({step.cell.name for step in steps}), 'cell')}")
         unmeasured = [verdict.id for verdict in at_limit if not verdict.needed]
         if unmeasured:
             parts.append(f"not decided by repetitions of this plan: {list_ids(unmeasured)}")

@@ -442,7 +442,9 @@ def _variance_question(basis: ReportBasis, larger: list[str], smaller: list[str]
     if count < 2:  # A variance needs two scenarios.
         wide = [(TCP, "?", "?")]
 
-    return Question(f"variance of {' '.join(larger)} less that of {' '.join(smaller)}",
+    names = [" ".join(policies).replace("?", "policies that were not measured")
+             for policies in (larger, smaller)]
+    return Question(f"variance of {names[0]} less that of {names[1]}",
                     [*wide, *narrow], MORE, VARIANCE, _VarianceDifference(count, len(larger)))
 
 
