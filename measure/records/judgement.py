@@ -87,7 +87,7 @@ def existing_files(out: Path, names: Sequence[str]) -> list[str]:
 AUTHENTICATOR_CHECK = "server requires Message-Authenticator"
 #: Name of the check that covers `dot1x.tls.realm`, where a server forwards.
 FORWARDING_CHECK = "server of the realm decides"
-#: Name of the check that covers `dot1x.tls.realm` of PEAP and TTLS, in any network.
+#: Name of the check that covers `dot1x.tls.realm` of methods with a tunnel, in any network.
 INNER_USER_CHECK = "user inside the tunnel has the realm"
 
 
