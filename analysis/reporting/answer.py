@@ -36,6 +36,7 @@ _MIN_MULTIPLE = 2.0
 _SYMMETRY = 0.15
 _DASH = "\N{EN DASH}"
 _CLAIMS_COMMAND = "./qop report --table claims".replace(" ", "\N{NO-BREAK SPACE}")
+_DEFAULT_RELEASE = "bookworm"
 #: Separator of the reasons of checks that do not hold.
 _NEXT_REASON = f"; {NOT_PROVEN}"
 #: Rows of the short table.
@@ -237,8 +238,21 @@ def _describe_extent(cells: Cells) -> str:
     intervals = describe_intervals(cells)
     if unmeasured := list_unmeasured(cells):
         parts = f"{len(states) - len(unmeasured)} of {len(states)} planned cells of {parts}"
+    if release := describe_release(cells):
+        parts = f"{parts} with {release}"
     return (f"Measured: {parts}; {good} of {count_noun(total, 'repetition')} good, {proof}"
             f"{f'; {intervals}' if intervals else ''}.")
+
+
+def describe_release(cells: Cells) -> str:
+    """Return words on the Debian release of the daemons, "" for the default one.
+
+    Where the release is a factor of the study, its levels are named already.
+    """
+    if any(factor.name == "release" for factor in cells.results.factors):
+        return ""
+    releases = sorted(set(cells.results.frame["debian"]) - {"", _DEFAULT_RELEASE})
+    return f"daemons of Debian {join_words(releases)}" if releases else ""
 
 
 def describe_intervals(cells: Cells) -> str:

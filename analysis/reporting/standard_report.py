@@ -129,9 +129,9 @@ def make_subtitle(cells: Cells) -> str:
     good, total = len(results.good), len(results.frame)
     missing = f", {planned - total} of the plan not measured yet" if planned > total else ""
     medium = ", ".join(sorted(set(results.frame["medium"]) - {""})) or results.wires
-    intervals = answer.describe_intervals(cells)
+    intervals, release = answer.describe_intervals(cells), answer.describe_release(cells)
     return (f"{good} good of {count_noun(total, 'repetition')}{missing}, over "
-            f"{medium or 'no emulated medium'}."
+            f"{medium or 'no emulated medium'}{f', with {release}' if release else ''}."
             f"{f' {intervals[:1].upper()}{intervals[1:]}.' if intervals else ''}")
 
 

@@ -47,6 +47,8 @@ _COUNTS = re.compile(r"^(\d+) packets? (captured|received by filter|dropped by k
 _SETTLE_S, _PROMPTLY_MS = 1.2, 100
 #: Wait in s for frames that a card's driver delivers late.
 _DRIVER_S = 0.2
+#: Wait in s until tcpdump has read packets that it gets one by one.
+_READ_S = 0.02
 #: Resolution of the kernel's timers, with a margin, in s.
 _TIMERS_S = 0.05
 #: Shell program that runs its further arguments if its parent is the process of the first one. The
@@ -130,19 +132,19 @@ def parse_counts(lines: list[str]) -> dict[str, int]:
 def whole_frames(testbed: Testbed) -> CaptureDetail:
     """Return the settings of a capture that keeps whole frames, for authentications.
 
-    Packets are captured one by one where waiting is skipped or captures cannot be prompt. Then no
-    `settle_captures` is needed.
+    Packets are captured one by one where waiting is skipped or captures cannot be prompt.
     """
     return WHOLE_PROMPTLY if testbed.for_captures else WHOLE
 
 
 def settle_captures(testbed: Testbed | None = None, detail: CaptureDetail = HEADERS) -> None:
-    """Wait until captures in blocks have received all packets sent so far.
+    """Wait until captures have received all packets sent so far.
 
-    The wait is short if the testbed's captures are prompt. Real radios may deliver frames late.
+    The wait is short if the testbed's captures are prompt, and shortest without blocks. Real radios
+    may deliver frames late.
     """
-    if testbed is not None and testbed.uses_cards and not detail.in_blocks:
-        time.sleep(_DRIVER_S)
+    if testbed is not None and not detail.in_blocks:
+        time.sleep(_DRIVER_S if testbed.uses_cards else _READ_S)
     if detail.in_blocks:
         is_prompt = testbed is not None and testbed.for_captures
         time.sleep(detail.promptly_ms / 1e3 + _TIMERS_S if is_prompt else _SETTLE_S)

@@ -527,12 +527,14 @@ class WirelessAccess:
         used = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
         points = path_points(self._site, scenario, has_ipsec=self.access.has_ipsec,
                              access_points=used)
+        whole = tcpdump.whole_frames(self._site.testbed)
         try:
             arrival.reset_state()
             with captures(auth_points(replace(scenario, roams_to=None),
                                       has_macsec=bool(self._site.testbed.macsec),
-                                      has_ocsp=self.access.has_ocsp), tcpdump.WHOLE, part=AUTH):
+                                      has_ocsp=self.access.has_ocsp), whole, part=AUTH):
                 arrival.attach_at(scenario.home)
+                tcpdump.settle_captures(self._site.testbed, whole)
             stay = AttachedNode(self._site, arrival, session, captures)
             with captures(points, detail, part=TRAFFIC), ExitStack() as stack:
                 if self._is_repeatable:

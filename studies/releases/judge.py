@@ -11,7 +11,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from measure.capture import pcap
 from measure.checks import phases, proof
+from measure.packets import eap
 from measure.records import judgement
 from measure.records.record import CheckRecord
 from policies import Policy
@@ -46,10 +48,12 @@ def judge_repetition(repetition: Repetition) -> Judgement:
     found = phases.find_phases(observed.raw, observed.packets_of("auth-air"),
                                observed.packets_of("auth-mn"), observed.mac)
     durations = [phase.duration_s for phase in found if phase.name in _NEGOTIATIONS]
-    packets = observed.logins[0][1] if observed.logins else ()
+    # Of the first authentication, by any EAP method.
+    _, packets = next(eap.split_authentications(pcap.eapol_frames(
+        repetition.out / "auth-mn.pcap")), (0.0, []))
     measured = ReleaseMeasurements(
         authentication_s=sum(durations) if durations else None,
-        eap_packets=len(packets) or sum(p.eap_code is not None for p in node),
+        eap_packets=len(packets),
         eap_bytes=sum(map(len, packets)),
         ike_packets=sum(p.isakmp_exchange is not None for p in node),
         round_trip_s=raw["round_trip_s"],

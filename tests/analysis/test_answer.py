@@ -204,6 +204,15 @@ def test_describe_answer_of_single_repetitions_says_that_they_prove_nothing() ->
     assert "One repetition cannot prove a difference. Take 5 repetitions or more." in lines
 
 
+def test_describe_answer_names_another_release_than_the_default() -> None:
+    """The daemons of Debian 13, in the first sentence; those of Debian 12 are the usual ones."""
+    for release, expected in (("trixie", True), ("bookworm", False)):
+        records = [make("P1", block, environment={"machine": "guest", "debian": release})
+                   for block in (1, 2)]
+        assert ("1 cell with daemons of Debian trixie; " in describe(cells_of(*records))[0]
+                ) is expected
+
+
 def test_describe_answer_without_baseline_says_so() -> None:
     """Costs without a baseline are not stated, and extremes are."""
     lines = describe(cells_of(*[make("P6", block) for block in (1, 2)]))

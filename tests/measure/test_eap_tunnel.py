@@ -91,3 +91,23 @@ def test_post_quantum_signatures_are_those_of_sides_with_certificates(
         policy: str, by_server: list[int], by_node: list[int], *, holds: bool) -> None:
     """A station of PEAP or TTLS has a password, and signs nothing."""
     assert check_signatures(policy, by_server, by_node).ok is holds
+
+
+@pytest.mark.parametrize(("release", "sizes", "holds"), [
+    ("", (1000, 400), True), ("bookworm", (1000, 996), True), ("bookworm", (996, 400), False),
+    ("trixie", (996, 400), True), ("trixie", (1000, 400), False), ("forky", (996, 400), True)])
+def test_fragments_have_the_length_of_the_releases_server(release: str, sizes: tuple[int, ...], *,
+                                                          holds: bool) -> None:
+    """FreeRADIUS of Debian 13 and testing leaves a margin of 4 bytes. So do first fragments."""
+    raw = {"stamps": {}, "kernel": {}, **({"debian": release} if release else {})}
+    observed = build_observation(load_scenario("N2"), raw, {})
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("types", "identities", "handshakes", "versions", "groups", "suites", "curves",
+         "attributes", "data"), ())
+    frames = [InnerEapFrame(1.0, "server", **nothing, size_bytes=size, has_more=size > 900)
+              for size in sizes]
+    layer = load_policy(PROJECT / "examples" / "wpa2-eap-tls-fragments.yml").layers.dot1x
+    assert layer is not None
+    [found] = [check for check in eap_tunnel.check_eap_tunnel(
+        layer, [[]], replace(observed, inside=frames)) if check.check == "TLS fragments"]
+    assert found.ok is holds
