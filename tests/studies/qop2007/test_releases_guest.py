@@ -55,6 +55,19 @@ def test_streams_of_both_releases_agree(shared_qop: Qop) -> None:
     assert rates["trixie"] == pytest.approx(rates["bookworm"], rel=0.05)
 
 
+def test_study_of_releases_proves_tunnels_and_counts_all_methods(shared_qop: Qop) -> None:
+    """In virtual time, captures have the last packet of a tunnel. PEAP's bytes are counted, too."""
+    shared_qop("run", "releases", "--out", "releases-virtual", "--release", "bookworm", *VIRTUAL,
+               "--policies", "M4,P3", "--scenarios", "N2", "--repetitions", "1")
+    measured = {record.cell["policy"]: record
+                for record in shared_qop.records("releases-virtual").values()}
+    for record in measured.values():
+        assert record.status == "ok", record.reason
+    counted = measured["M4"].measured
+    assert counted is not None
+    assert counted["eap_packets"] > 10 and counted["eap_bytes"] > 2000
+
+
 def test_post_quantum_login_is_proven_by_its_packets(measured: dict[str, Record]) -> None:
     """The group, the keys that signed, and every packet's size."""
     held = checks(measured[POST_QUANTUM])
