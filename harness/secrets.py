@@ -39,9 +39,11 @@ def make_secrets(fault: Fault | None = None) -> Secrets:
     # IPsec keys that an agent knows. `cross`: certificate of the visited network's server.
     # `proxies`: how a RadSec proxy verifies its server. `revocation`: whether a RADIUS server
     # checks it. `vlans`: whether access points put stations into VLANs. `radsec_group`: the group
-    # of RADIUS inside TLS, that of the policy or P-256.
+    # of RADIUS inside TLS, that of the policy or P-256. `server_name`: whether a station checks the
+    # name in the RADIUS server's certificate.
     made: Secrets = {"network": network,
-                     "station": {**network, "trust": "ca", "certificate": "valid"},
+                     "station": {**network, "trust": "ca", "certificate": "valid",
+                                 "server_name": "checked"},
                      "gateway": {"peers": "known", "cross": "known", "proxies": "known",
                                  "revocation": "checked", "vlans": "used",
                                  "radsec_group": "policy", **wires},

@@ -2,8 +2,8 @@
 
 `Dot1xLayer` is a pydantic model of the key `dot1x` in a policy file: EAP method, inner method,
 outer identity and options of daemons. `TlsSettings` has the settings of TLS inside EAP: version,
-kind of keys, length of the certificate chain, sessions and revocation. Both check their values, and
-refuse combinations that cannot work.
+kind of keys, length of the certificate chain, sessions, revocation and the server's name. Both
+check their values, and refuse combinations that cannot work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydantic import (
 
 from policies.eap_methods import TUNNELS, USIM_METHODS, EapMethod
 from policies.errors import make_fault
-from policies.fields import SparseLayer, Whole, check_realm
+from policies.fields import SparseLayer, Whole, check_realm, check_server_name
 from policies.options import DaemonOptions
 
 InnerMethod = Literal["MSCHAPV2", "PAP", "CHAP", "MSCHAP", "GTC", "TLS"]
@@ -33,11 +33,19 @@ Transport = Literal["udp", "radsec"]
 MessageAuthenticator = Literal["required"]
 Revocation = Literal["crl", "ocsp"]
 
+ServerName = Annotated[str, AfterValidator(check_server_name)]
+#: Options of wpa_supplicant that check the server's name.
+_NAME_OPTIONS = ("domain_match", "domain_suffix_match")
+
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def _same_as_eap(data: dict[str, Any]) -> Any:
     return data["eap"]
+
+
+#: Fields that are left out of stored settings without a value.
+_SPARSE = ("group", "revocation", "server_name", "server_domain")
 
 
 class TlsSettings(BaseModel):
@@ -75,6 +83,12 @@ class TlsSettings(BaseModel):
         default=None, description="Whether the server refuses revoked certificates of stations: by "
         "the authority's list (CRL), or by asking an OCSP responder in each authentication (RFC "
         "6960). Left out: it does not.")
+    server_name: ServerName | None = Field(
+        default=None, description="DNS name of the RADIUS server. The station accepts a "
+        "certificate with this name alone (domain_match). Left out: it does not check the name.")
+    server_domain: ServerName | None = Field(
+        default=None, description="Domain of the RADIUS server. The station accepts certificates "
+        "with names in this domain alone (domain_suffix_match). Left out: it does not check it.")
 
     @model_validator(mode="after")
     def _group_fits(self) -> Self:
@@ -100,6 +114,48 @@ class TlsSettings(BaseModel):
                              "leave out revocation, or sessions", ("revocation",), ("sessions",))
         return self
 
+    @model_validator(mode="after")
+    def _server_name_fits(self) -> Self:
+        if self.server_name and self.server_domain:
+            raise make_fault("server_name is the server's whole name, and server_domain its end",
+                             "leave out one of them", ("server_name",), ("server_domain",))
+        if self.checked_name and self.sessions == "resumed":
+            raise make_fault("no name is checked where a session is resumed",
+                             f"leave out {self.name_field}, or sessions", (self.name_field,),
+                             ("sessions",))
+        return self
+
+    @property
+    def name_field(self) -> str:
+        """Return the field that has the server's name: server_name or server_domain."""
+        return "server_domain" if self.server_domain else "server_name"
+
+    @property
+    def checked_name(self) -> str:
+        """Return the name or domain that a server's certificate must have, "" for any."""
+        return self.server_name or self.server_domain or ""
+
+    @property
+    def certified_name(self) -> str:
+        """Return the name in certificates of RADIUS servers, "" for that of the server's node."""
+        return f"radius.{self.server_domain}" if self.server_domain else self.server_name or ""
+
+    @property
+    def other_name(self) -> str:
+        """Return the name that stations refuse, "" for none: it is almost the right one.
+
+        The whole name has another one before it, and a domain other letters.
+        """
+        if self.server_domain:
+            return f"radius.not-{self.server_domain}"
+        return f"not.{self.server_name}" if self.server_name else ""
+
+    def is_accepted_name(self, name: str) -> bool:
+        """Return whether a station accepts a server whose certificate has this name."""
+        name = name.casefold()
+        return name == self.checked_name or bool(
+            self.server_domain and name.endswith(f".{self.server_domain}"))
+
     @property
     def is_post_quantum(self) -> bool:
         """Return whether certificates or key agreement need an OpenSSL of version 3.5."""
@@ -110,7 +166,7 @@ class TlsSettings(BaseModel):
         # The fields that came first have always written null for an unset value.
         stored: dict[str, Any] = handler(self)
         return {key: value for key, value in stored.items()
-                if key not in ("group", "revocation") or value is not None}
+                if key not in _SPARSE or value is not None}
 
 
 class Dot1xLayer(SparseLayer):
@@ -177,6 +233,22 @@ class Dot1xLayer(SparseLayer):
         if self.uses_radsec:
             raise make_fault("revocation is proven by RADIUS by UDP, and transport is radsec",
                              "leave out one of them", ("tls", "revocation"), ("transport",))
+        return self
+
+    @model_validator(mode="after")
+    def _server_name_fits(self) -> Self:
+        if self.tls is None or not self.tls.checked_name:
+            return self
+        if not self.has_certificate_of_server:
+            raise make_fault(f"{self.tls.name_field} is about certificates of servers, and "
+                             f"EAP-{self.eap} shows none", f"leave out {self.tls.name_field}, or "
+                             "write eap: TLS, PEAP or TTLS", ("tls", self.tls.name_field),
+                             ("eap",))
+        for name in _NAME_OPTIONS:
+            if name in self.options.wpa_supplicant:
+                raise make_fault(f"wpa_supplicant's option {name} and tls.{self.tls.name_field} "
+                                 "say the same", "leave out one of them",
+                                 ("tls", self.tls.name_field))
         return self
 
     @model_validator(mode="after")

@@ -97,6 +97,9 @@ _TLS_KEYS = frozenset((
     ("group", "curve"), ("group", "curves"), ("group", "groups"), ("group", "ecdhcurve"),
     ("fragment_bytes", "fragmentsize"), ("fragment_bytes", "fragment"),
     ("sessions", "resumption"), ("sessions", "sessionresumption"), ("sessions", "cache"),
+    *(("server_name", name) for name in (
+        "domainmatch", "name", "cn", "servercn", "altsubjectmatch", "subjectmatch")),
+    *(("server_domain", name) for name in ("domainsuffixmatch", "domain", "serverdomainmask")),
     ("revocation", "revocationcheck"), ("chain", "depth"), ("chain", "chainlength")))
 
 

@@ -108,6 +108,21 @@ class SparseLayer(BaseModel):
         return {key: value for key, value in stored.items() if value is not None}
 
 
+#: Most characters of a server's name. A certificate's name has up to 64, and the one that stations
+#: refuse has up to 11 more than the policy's.
+_SERVER_NAME_CHARACTERS = 53
+
+
+def check_server_name(text: str) -> str:
+    """Check the DNS name of a server, in lower case (RFC 1123)."""
+    if len(text) > _SERVER_NAME_CHARACTERS or not re.fullmatch(
+            r"([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]*[a-z0-9])?", text):
+        raise make_fault(f"{show_value(text)} is not a server's name",
+                         "write one DNS name of at most "
+                         f"{_SERVER_NAME_CHARACTERS} characters, such as radius.home.example")
+    return text
+
+
 def check_realm(text: str) -> str:
     """Check a realm of a network access identifier (RFC 7542): letters, digits and '-'."""
     if not re.fullmatch(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+", text):

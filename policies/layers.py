@@ -411,6 +411,15 @@ class Layers(UpperLayers):
                              "leave out identity, or write server: freeradius", ("aaa", "identity"))
         return self
 
+    @model_validator(mode="after")
+    def _server_name_fits_server(self) -> Self:
+        tls = self.dot1x.tls if self.dot1x else None
+        if self.aaa is not None and tls is not None and tls.checked_name:
+            raise make_fault(f"{tls.name_field} is the name of the home network's FreeRADIUS, and "
+                             "aaa has others decide", f"leave out {tls.name_field}, or layers.aaa",
+                             ("dot1x", "tls", tls.name_field), ("aaa",))
+        return self
+
     def option_settings(self) -> list[OptionSetting]:
         """Return the daemon options that the policy sets, each with its layer."""
         return [setting for name in ("link", "dot1x") if (layer := getattr(self, name)) is not None

@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from policies.dot1x import CertificateKey, Identity, InnerMethod, Transport
+from policies.dot1x import CertificateKey, Identity, InnerMethod, TlsSettings, Transport
 from policies.eap_methods import EapMethod
 from policies.fields import PolicyId, PolicyName, plain_text
 from policies.layers import IkeAuthentication, IpsecLayer, Layers, Macsec
@@ -92,6 +92,12 @@ class Policy(BaseModel):
         """Return how the RADIUS server finds revoked certificates, crl or ocsp, or "" if not."""
         tls = self.layers.dot1x.tls if self.layers.dot1x else None
         return (tls.revocation if tls else None) or ""
+
+    @property
+    def server_name_tls(self) -> TlsSettings | None:
+        """Return the TLS settings with the RADIUS server's name, None if no name is checked."""
+        tls = self.layers.dot1x.tls if self.layers.dot1x else None
+        return tls if tls and tls.checked_name else None
 
     @property
     def resumes_sessions(self) -> bool:

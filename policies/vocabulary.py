@@ -16,7 +16,7 @@ from typing import Any, get_args
 from pydantic_core import PydanticCustomError
 
 from policies.eap_methods import METHODS, TUNNELS
-from policies.fields import check_realm
+from policies.fields import check_realm, check_server_name
 from policies.link import Cipher, KeyManagement
 from policies.options import Daemon, is_secret, load_options
 from policies.proposals import AEADS, CIPHERS, GROUPS, INTEGRITY, KEMS, PRFS
@@ -46,8 +46,8 @@ FROM_SCENARIO = "comes from the scenario"
 FROM_MEDIUM = "comes from the medium"
 CREDENTIAL = "a secret or credential: qop makes its own"
 NOT_MEASURED = "not measured here"
-SERVER_NAME = ("the testbed's RADIUS server has a name of its own, which wpa_supplicant's option "
-               "domain_match can check")
+SERVER_NAME = ("dot1x.tls.server_name is the RADIUS server's DNS name, and server_domain the end "
+               "of it")
 #: Reasons why MACsec has less here than in other programs.
 ONE_SUITE = "wpa_supplicant 2.10 always chooses GCM-AES-128"
 NO_CAK_FROM_EAP = "a key (CAK) from EAP is not measured here, all wires have one of the run"
@@ -294,6 +294,8 @@ NOT_HERE: Mapping[str, Mapping[str, str]] = {
 WHY_NOT_HERE: Mapping[str, str] = {"wire.macsec": ONE_SUITE}
 #: Fields in seconds, in which other programs write a unit.
 _SECONDS = ("ipsec.dpd", "ipsec.keepalive", "wireguard.keepalive")
+#: The name of a server, perhaps by its kind or in a distinguished name, or the names in a domain.
+_SERVER_NAME = re.compile(r"(?:dns:|.*\bcn=)?(\*?\.)?([^*.][^*;,/= ]*)")
 _TIME = re.compile(r"(\d{1,6}) ?(s|secs?|seconds?|m|min|minutes?|h|hours?)?", re.IGNORECASE)
 
 #: The same, where nothing is measured in their place.
@@ -338,7 +340,28 @@ def find_meaning(field: str, word: object) -> Fields | None:
     if found is None and field == "dot1x.identity" and _says_nobody(str(word)):
         realm = find_realm(str(word))
         return {"dot1x.identity": "anonymous", **({"dot1x.tls.realm": realm} if realm else {})}
+    if found is None and field in ("dot1x.tls.server_name", "dot1x.tls.server_domain"):
+        return find_server_name(field, str(word))
     return found
+
+
+def find_server_name(field: str, word: str) -> Fields | None:
+    """Return the field that has the name of a server as other programs write it, or None.
+
+    They write `DNS:radius.example.org` (altsubject_match), `/CN=radius.example.org`
+    (subject_match), and `*.example.org` or `.example.org` for names in a domain.
+
+    Args:
+        field: The field if the word does not say whether it is a name or a domain.
+        word: The word.
+    """
+    found = _SERVER_NAME.fullmatch(word.strip("\"' ").casefold())
+    if found is None:
+        return None
+    try:
+        return {"dot1x.tls.server_domain" if found[1] else field: check_server_name(found[2])}
+    except PydanticCustomError:
+        return None
 
 
 def find_realm(identity: str) -> str | None:
@@ -405,6 +428,10 @@ _OTHER_REASONS = {
     "crl ocsp check-crl revocation": "it is revocation of layers.dot1x.tls",
     "vlan vlan-id vlanid vlans": "it is vlan of layers.link",
     "realm": "it is realm of layers.dot1x.tls",
+    "domain-match server-name subject-match altsubject-match": "it is server_name of "
+    "layers.dot1x.tls",
+    "domain-suffix-match server-domain server-domain-mask": "it is server_domain of "
+    "layers.dot1x.tls",
     "isolate ap-isolate client-isolation": ISOLATED,
     "auth-algs": "open system authentication is measured here",
     "eap-server": "the authentication server is a node of its own, and layers.aaa its program",
@@ -418,10 +445,7 @@ _COMMON_KEYS = {
     **dict.fromkeys(map(fold_word, _MEDIUM_KEYS.split()), LEFT_OUT + FROM_MEDIUM),
     **dict.fromkeys(map(fold_word, _UNMEASURED_KEYS.split()), LEFT_OUT + NOT_MEASURED),
     **{word: LEFT_OUT + reason for word, reason in fold_keys(_OTHER_REASONS).items()},
-    **dict.fromkeys(map(fold_word, _CREDENTIAL_KEYS.split()), LEFT_OUT + CREDENTIAL),
-    **dict.fromkeys(map(fold_word, (
-        "domain-match", "domain-suffix-match", "subject-match", "altsubject-match", "server-name",
-        "server-domain-mask")), LEFT_OUT + SERVER_NAME)}
+    **dict.fromkeys(map(fold_word, _CREDENTIAL_KEYS.split()), LEFT_OUT + CREDENTIAL)}
 _LINK_KEYS = fold_keys({
     "pairwise rsn-pairwise wpa-pairwise pairwise-cipher ciphers encryption-cipher "
     "pairwise-ciphers wpa-cipher": "link.cipher",
@@ -462,6 +486,9 @@ _DOT1X_KEYS = fold_keys({
     "fragment-size fragment mtu-eap eap-fragment-size framed-mtu": "dot1x.tls.fragment_bytes",
     "revocation revocation-check crl ocsp check-crl": "dot1x.tls.revocation",
     "realm": "dot1x.tls.realm",
+    "domain-match server-name radius-name radius-server-name server-cn cn-match subject-match "
+    "altsubject-match altsubject-matches server-id": "dot1x.tls.server_name",
+    "domain-suffix-match domain server-domain server-domain-mask": "dot1x.tls.server_domain",
     "vlan vlan-id vlanid vlans": "link.vlan",
     "dynamic-vlan vlan-assignment": LEFT_OUT + "it follows from vlan of layers.link",
     "message-authenticator-required require-message-authenticator "

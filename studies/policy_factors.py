@@ -212,6 +212,10 @@ def _refuse_server_tests(policy: Policy) -> None:
         raise StudyError(f"policy {policy.id}: message_authenticator is proven by requests to the "
                          "server, which this study does not send; leave it out, or choose the "
                          "study qop2007")
+    if tls := policy.server_name_tls:
+        raise StudyError(f"policy {policy.id}: {tls.name_field} is proven by a server with another "
+                         "name, which this study does not show to stations; leave it out, or "
+                         "choose the study qop2007")
     if policy.revocation_method:
         raise StudyError(f"policy {policy.id}: revocation is proven by a revoked certificate, "
                          "which this study does not try; leave it out, or choose the study "

@@ -281,13 +281,13 @@ class Tree(dict[str, "Tree | str"]):
 def parse_tree(text: str, *, words: bool) -> Tree:
     """Parse a configuration file with nested braces.
 
-    `words` allows FreeRADIUS' bare module names, $INCLUDE and two-word headers.
+    `words` allows FreeRADIUS' bare module names, $INCLUDE, two-word headers and conditions.
     """
     root = Tree()
     path: list[tuple[int, Tree]] = [(0, root)]
     for number, line in significant_lines(text):
         here = path[-1][1]
-        header = re.fullmatch(r"([\w.-]+(?: [\w.-]+)?) \{", line)
+        header = re.fullmatch(r"([\w.-]+(?: [\w.-]+)?|if \(&[\w-]+ == \"[\w.-]+\"\)) \{", line)
         setting = re.fullmatch(r"([\w-]+) :?= ?(.*)", line)
         if line == "}":
             if len(path) == 1:

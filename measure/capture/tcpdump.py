@@ -337,6 +337,8 @@ def macsec_filter(one_in: int) -> str:
 AIR_PART = "air"
 #: Prefixes of captures: authentication at home, traffic, handoff, and on both sides of NAT.
 AUTH, TRAFFIC, MOVE, NAT = "auth", "traffic", "move", "nat"
+#: Point at the mobile node while the RADIUS server shows a certificate with another name.
+OTHER_NAME = "othername"
 #: Capture filter on a mobile node's interface during an authentication.
 AUTH_FILTER = ("ether proto 0x888e or arp or icmp or icmp6 or udp port 434 or udp port 500 "
                "or udp port 4500 or udp port 51820 or udp port 4433 or tcp port 4434 "

@@ -49,7 +49,7 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
     key, chain = (tls.key, tls.chain) if tls else ("rsa-2048", 2)
     name = f"{user}{layer.realm_suffix}"
     return EapTlsLogin(
-        chain_bytes(key, chain, server, is_server=True),
+        chain_bytes(key, chain, (tls.certified_name if tls else "") or server, is_server=True),
         chain_bytes(key, chain, name if tls else node or name, is_server=False),
         server_key=key, client_key=key, version=tls.version if tls else "1.2",
         group=(tls.group if tls else None) or ("p-384" if key == "p-384" else "p-256"),

@@ -37,6 +37,7 @@ from measure.checks import (
     packet_counts,
     quic,
     revocation,
+    server_name,
     vlans,
 )
 from measure.checks.eap_tls_packets import describe_login
@@ -79,11 +80,13 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
     tagged = vlans.check_vlan(link, repetition) if link and link.vlan else ()
     revoked = revocation.check_revocation(
         policy.revocation_method, repetition) if policy.revocation_method else ()
+    tls = policy.server_name_tls
+    named = [server_name.check_server_name(tls, repetition)] if tls else ()
     # An authentication without traffic does not idle behind the router.
     translated = address_translation.check_translation(
         policy.layers, repetition) if repetition.translated and not repetition.part else ()
     return [*layer_checks.verify_layers(policy, repetition), *name, *server, *authentic, *revoked,
-            *accounted, *forwarded, *tagged, *translated, *wires, *tunnel,
+            *named, *accounted, *forwarded, *tagged, *translated, *wires, *tunnel,
             *packet_counts.check_packet_counts(repetition),
             *network_services.check_services(policy.uses_eap, repetition),
             *(ipv6.check_ipv6(repetition) if repetition.ipv6_ends else ()),

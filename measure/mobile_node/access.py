@@ -408,6 +408,18 @@ class NetworkAccess:
         return self._proxies.connections
 
     @contextmanager
+    def use_other_certificate(self, access_point: str, name: str) -> Iterator[None]:
+        """Let the RADIUS server show a certificate with another name inside the context.
+
+        FreeRADIUS does so for an access point that calls itself by this name (NAS-Identifier).
+        """
+        self._hostapd.set_name(access_point, name)
+        try:
+            yield
+        finally:
+            self._hostapd.set_name(access_point, access_point)
+
+    @contextmanager
     def suspend_radius(self, access_point: str) -> Iterator[None]:
         """Stop an access point's RADIUS server inside the context: no station can join then."""
         servers = [self.site.network.radius_server_of(access_point)]

@@ -44,6 +44,7 @@ from measure.capture.tcpdump import (
     AUTH,
     MOVE,
     NAT,
+    OTHER_NAME,
     TRAFFIC,
     CaptureDetail,
     CapturePoint,
@@ -62,6 +63,9 @@ from measure.services.slaac import SlaacClient
 from topologies import queueing_disciplines
 from topologies.address_translation import delete_mappings
 from topologies.model import ACCESS_POINT, Link, Scenario
+
+#: Time for tcpdump to read the last packets of an attempt, in s.
+_LOGIN_SETTLE_S = 0.25
 
 
 class AttachmentSteps:
@@ -232,12 +236,14 @@ class AttachmentSteps:
 
     def check_port(self, out: Path, *, has_port: bool,
                    probes_server: bool = False,
-                   revoked: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+                   revoked: Mapping[str, str] | None = None,
+                   other_name: str = "") -> dict[str, Any] | None:
         """Test that an unauthorised 802.1X port passes no frame, once per mobile node.
 
         With `probes_server`, the RADIUS server gets requests with and without a
         Message-Authenticator, too. With `revoked` (`version` of TLS, and `realm`), a revoked
-        certificate is tried.
+        certificate is tried. With `other_name`, the RADIUS server shows the mobile node a
+        certificate with this name.
 
         The result is None if no port exists, or if a service is left out that the test needs. Every
         repetition gets both small captures: `port-air.pcap` and `port-wire.pcap`.
@@ -256,6 +262,8 @@ class AttachmentSteps:
                     self.access.freeradius, out)
                 check.revocation.update(raw)
                 check.captures.extend(captures)
+            if other_name:
+                self._try_other_name(check, other_name, out)
             known[self.station.name] = check
         check = known[self.station.name]
         for summary, octets in check.captures:
@@ -263,6 +271,8 @@ class AttachmentSteps:
             self._session.raw["captures"].append(summary)
         if check.revocation:
             self._session.raw["revocation"] = check.revocation
+        if check.other_name:
+            self._session.raw["other_name"] = check.other_name
         return check.raw
 
     def record_wires(self, out: Path) -> None:
@@ -435,6 +445,27 @@ class AttachmentSteps:
         self.access.reset_mobile_node(self.scenario)
         return PortCheck({"at_s": asked_s, "associated": associated,
                           "authorized": flags.get("authorized", "unknown")}, captures)
+
+    def _try_other_name(self, check: PortCheck, name: str, out: Path) -> None:
+        """Let the mobile node log in to a RADIUS server whose certificate has another name.
+
+        What happens is added to `check`: raw values, and a capture at the mobile node.
+        """
+        point = CapturePoint(OTHER_NAME, self.station.name, self.station.radio,
+                             "ether proto 0x888e")
+        known = {node: len(keys) for node, keys in self.access.read_tls_keys().items()}
+        taken: list[dict[str, Any]] = []
+        self.access.reset_mobile_node(self.scenario)
+        with (self.access.use_other_certificate(self.scenario.home, name),
+              capture_packets(self._testbed, [point], tcpdump.WHOLE, part="port", out=out,
+                              logs=self.access.site.logs, summaries=taken)):
+            event, cause = self.station.try_login(self._nodes[self.scenario.home])
+            time.sleep(_LOGIN_SETTLE_S)
+        self.access.reset_mobile_node(self.scenario)
+        check.other_name.update(event=event, cause=cause, tls_keys=[
+            line for node, lines in self.access.read_tls_keys().items()
+            for line in lines[known.get(node, 0):]])
+        check.captures.extend((each, (out / each["file"]).read_bytes()) for each in taken)
 
     def _station_rates(self, access_point: str) -> dict[str, str]:
         """Return the bit rates to and from the mobile node in an access point's kernel."""

@@ -112,6 +112,8 @@ _ADDRESSES_S = 0.3
 _FOLLOW_POLL_S = 0.02
 #: Event by which the supplicant requests the response of an external card.
 _USIM_REQUEST = "CTRL-REQ-SIM-0"
+#: Events that end an attempt to log in.
+_LOGIN_ENDS = {"CTRL-EVENT-CONNECTED", "CTRL-EVENT-EAP-FAILURE"}
 _UP = {"CTRL-EVENT-CONNECTED", _USIM_REQUEST, "CTRL-EVENT-EAP-FAILURE", "CTRL-EVENT-ASSOC-REJECT",
        "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-SSID-TEMP-DISABLED"}
 _REFUSED = {"CTRL-EVENT-EAP-FAILURE": "EAP-Failure",
@@ -370,6 +372,15 @@ class MeasuredStation:
                                f"has cached ({heading.strip() or 'no answer'})")
         return len([entry for entry in entries if entry.strip()])
 
+    def try_login(self, access_point: Node) -> tuple[str, str]:
+        """Try to log in, and return the event that ends it and the complaint about a certificate.
+
+        Both are "" if there is none in time.
+        """
+        self.start_joining(access_point)
+        event = self.supplicant.wait_event(_LOGIN_ENDS, time.monotonic() + self._limits.link_s)
+        return event.name if event else "", self._certificate_error()
+
     def _certificate_error(self) -> str:
         """Return the supplicant's complaint about a certificate, "" if there is none."""
         for event in self.supplicant.history:
@@ -391,12 +402,14 @@ _KNOCK_S = 0.25
 class PortCheck:
     """The result of testing that an 802.1X port is closed: raw values and captures.
 
-    `revocation` has the raw values of the attempt with a revoked certificate, if there was one.
+    `revocation` and `other_name` have the raw values of two attempts, if there were any: with a
+    revoked certificate, and with a server of another name.
     """
 
     raw: dict[str, Any]
     captures: list[tuple[dict[str, Any], bytes]]
     revocation: dict[str, Any] = field(default_factory=dict)
+    other_name: dict[str, Any] = field(default_factory=dict)
 
 
 def probe_port(site: Site, scenario: Scenario, measured: MeasuredStation,

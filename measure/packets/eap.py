@@ -344,7 +344,8 @@ _NAMES = ("frame.time_epoch", "eth.src", "eap.type", "eap.identity", "tls.handsh
           "tls.handshake.version", "diameter.avp.code", "data.data", "eap.len",
           "eap.tls.flags.more_fragments", "tls.handshake.certificate_length",
           "tls.handshake.sig_len", "tls.handshake.client_cert_vrfy.sig_len",
-          "tls.handshake.sig_hash_alg", "x509af.serialNumber", "radius.code", "diameter.User-Name")
+          "tls.handshake.sig_hash_alg", "x509af.serialNumber", "radius.code", "diameter.User-Name",
+          "eap.code", "x509ce.dNSName", "tls.alert_message.desc")
 #: Length of an EAP header, and type of EAP-TLS.
 _EAP_HEADER_BYTES, _EAP_TLS = 4, 13
 #: The PEAP dissector would take an inner identity request for the start of another conversation.
@@ -387,6 +388,12 @@ class InnerEapFrame:
     radius_code: int = 0
     #: Names of the user in TTLS (AVP User-Name).
     user_names: tuple[str, ...] = ()
+    #: Code of the EAP packet: request, response, success or failure.
+    code: int = 0
+    #: DNS names in certificates, in lower case.
+    dns_names: tuple[str, ...] = ()
+    #: TLS alerts (descriptions of RFC 8446, 6).
+    alerts: tuple[int, ...] = ()
 
     @property
     def inner_names(self) -> tuple[str, ...]:
@@ -477,4 +484,7 @@ def _parse_frame(c: Mapping[str, str]) -> InnerEapFrame:
               for size in tshark.parse_numbers(c[name])),
         tuple(int(serial, 16) for serial in c["x509af.serialNumber"].split(",") if serial),
         next(iter(tshark.parse_numbers(c["radius.code"])), 0),
-        tuple(filter(None, c["diameter.User-Name"].split(","))))
+        tuple(filter(None, c["diameter.User-Name"].split(","))),
+        next(iter(tshark.parse_numbers(c["eap.code"])), 0),
+        tuple(name.casefold() for name in c["x509ce.dNSName"].split(",") if name),
+        tshark.parse_numbers(c["tls.alert_message.desc"]))

@@ -298,6 +298,14 @@ class Hostapd(DaemonService):
                 return True
         return False
 
+    def set_name(self, node: str, name: str) -> None:
+        """Change the name by which an access point calls itself to RADIUS servers.
+
+        Raises:
+            MeasureError: hostapd does not take it.
+        """
+        self.controls[node].send_command(f"SET nas_identifier {name}")
+
     def expire_station(self, node: str, mac: str) -> None:
         """Make an access point forget a station that has left, as its inactivity timer would.
 

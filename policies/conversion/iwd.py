@@ -18,7 +18,7 @@ from policies.conversion.result import PolicyDraft
 from policies.conversion.source import Setting, Source
 from policies.conversion.wifi import Option, Options, find_reason
 from policies.conversion.wpa_supplicant import network_filler
-from policies.vocabulary import CREDENTIAL, FROM_SCENARIO, SERVER_NAME
+from policies.vocabulary import CREDENTIAL, FROM_SCENARIO
 
 _SECRETS = re.compile(r"Passphrase|PreSharedKey|.*Password|.*Passphrase|.*Key|.*Cert|SAE-PT-.*|"
                       r"Encrypted.*|.*-Identity", re.IGNORECASE)
@@ -69,8 +69,6 @@ def _leave_setting(draft: PolicyDraft, setting: Setting) -> None:
         draft.leave_out(setting, find_reason("wpa_supplicant", "scan_ssid"))
     elif _SECRETS.fullmatch(setting.key):
         draft.leave_out(setting, CREDENTIAL)
-    elif "ServerDomainMask" in setting.key:
-        draft.leave_out(setting, SERVER_NAME)
     elif setting.key.casefold() == "transitiondisable":
         draft.take_over(setting)
     elif setting.section != "[Security] ":  # as a prefix of the key
@@ -101,7 +99,8 @@ def _fill_eap(draft: PolicyDraft, values: Mapping[str, Setting], line: int) -> N
     outer = method.value.lower() if method is not None else ""
     identity, own = values.get("eap-identity"), values.get(f"eap-{outer}-phase2-identity")
     found = [("eap", method), ("phase2", values.get(f"eap-{outer}-phase2-method")),
-             ("ca_cert", values.get(f"eap-{outer}-cacert"))]
+             ("ca_cert", values.get(f"eap-{outer}-cacert")),
+             ("domain_match", values.get(f"eap-{outer}-serverdomainmask"))]
     if identity is not None and outer in ("peap", "ttls") and (
             own is None or own.value != identity.value):
         found.append(("anonymous_identity", identity))

@@ -30,6 +30,7 @@ from policies.vocabulary import (
     find_meaning,
     find_option_reason,
     find_realm,
+    find_server_name,
     fold_word,
 )
 
@@ -443,6 +444,36 @@ def set_identity(draft: PolicyDraft, option: Option | None, user: Option | None)
     if word.partition("@")[0] != "anonymous" or ("@" in word and (realm is None or not has_tls)):
         draft.note_loss(option.setting, "the outer identity is 'anonymous' here" + (
             ", with its realm (dot1x.tls.realm)" if realm is not None and has_tls else ""))
+
+
+#: Options with the server's name, the one that is used first first, and the field of each.
+_SERVER_NAMES = {"domain_match": "server_name", "altsubject_match": "server_name",
+                 "domain_suffix_match": "server_domain", "subject_match": "server_name"}
+
+
+def set_server_name(draft: PolicyDraft, options: Options) -> None:
+    """Set the RADIUS server's name or domain, if the station checks it."""
+    if draft.find_value("dot1x.eap") not in ("TLS", *TUNNELS):
+        return
+    taken = ""
+    for name, field in _SERVER_NAMES.items():
+        option = options.find_option(name)
+        words = re.split(r"[;,]", strip_quotes(option.value)) if option is not None else []
+        words = [word for word in words if word.strip()]
+        fields = find_server_name(f"dot1x.tls.{field}", words[0]) if words else None
+        if option is None or not words:
+            continue
+        if taken:
+            draft.leave_out(option.setting, f"a policy has one name of the server, from {taken}")
+        elif fields is None:
+            draft.leave_out(option.setting, SERVER_NAME)
+        else:
+            taken = option.setting.key
+            for path, value in fields.items():
+                draft.set_field(path, value, option.setting)
+            if len(words) > 1:
+                draft.note_loss(option.setting, f"the first of {len(words)} names: a policy has "
+                                "one")
 
 
 # --- MACsec ---

@@ -36,6 +36,7 @@ from policies.conversion.wifi import (
     set_macsec,
     set_pmf,
     set_sae,
+    set_server_name,
     set_switch,
     set_wep,
 )
@@ -217,8 +218,13 @@ def _set_dot1x(draft: PolicyDraft, options: Options) -> None:
     phase1 = options.find_option("phase1")
     if phase1 is not None:
         _set_phase1(draft, phase1)
+    set_server_name(draft, options)
     resumes = options.find_option("fast_reauth")
-    if (resumes is not None and resumes.value == "1"
+    if resumes is not None and resumes.value == "1" and any(
+            draft.find_value(f"dot1x.tls.{name}") for name in ("server_name", "server_domain")):
+        draft.leave_out(resumes.setting, "no name of a server is checked where a session is "
+                        "resumed")
+    elif (resumes is not None and resumes.value == "1"
             and draft.find_value("dot1x.eap") in ("TLS", *TUNNELS)):
         draft.set_field("dot1x.tls.sessions", "resumed", resumes.setting)
 

@@ -145,6 +145,7 @@ def build_task(cell: Cell, settings: Settings) -> dict[str, Any]:
             "has_port": policy.uses_eap,
             "probes_server": policy.requires_message_authenticator,
             "revoked": describe_revoked(policy),
+            "other_name": tls.other_name if (tls := policy.server_name_tls) else "",
             "roaming": roaming_mode(policy, scenario),
             "over_ds": moves_over_ds(policy, scenario),
             "idle_s": idle_behind_nat_s(policy, scenario),

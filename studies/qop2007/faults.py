@@ -38,6 +38,7 @@ _LENGTHS = "frames are as long as the air charges"
 _OPENED = "frames open with the keys in force"
 _COMPUTED, _SIGNED = "EAP packets as computed", "post-quantum certificates"
 _REFUSED = "revoked certificate is refused"
+_OTHER_SERVER = "server with another name is refused"
 _LIMITS = "channel access and aggregates are as the air charges"
 
 
@@ -68,6 +69,8 @@ _REALM, _PROXY = "examples/wpa2-eap-realm.yml", "examples/scenarios/radius-proxy
 _TUNNEL_REALM = "examples/wpa2-ttls-realm.yml"
 #: Policies whose RADIUS server refuses revoked certificates, by a list or by OCSP.
 _LISTED, _ASKED = "examples/wpa2-eap-tls-crl.yml", "examples/wpa2-eap-tls-ocsp.yml"
+#: Policies whose stations check the RADIUS server's name, or its domain.
+_NAMED, _IN_DOMAIN = "examples/wpa2-peap-server-name.yml", "examples/wpa2-eap-tls-server-domain.yml"
 _ACCOUNTED = "examples/wpa2-eap-accounting.yml"
 _DEVICES = "examples/wpa2-psk-by-device.yml"
 _VLAN, _VLAN_PSK = "examples/wpa2-eap-vlan.yml", "examples/wpa2-psk-vlan.yml"
@@ -215,6 +218,13 @@ TODAYS: Mapping[str, Fault] = {
         "the RADIUS server does not ask the OCSP responder",
         {"gateway.revocation": "unchecked"}, on=control_cell(_ASKED),
         fails=[_REFUSED, "OCSP response is good"]),
+    "unchecked-server-name": Fault(
+        "the station does not check the name in the RADIUS server's certificate",
+        {"station.server_name": "unchecked"}, on=control_cell(_NAMED), fails=[_OTHER_SERVER]),
+    "unchecked-server-domain": Fault(
+        "the station does not check the domain of the name in the RADIUS server's certificate",
+        {"station.server_name": "unchecked"}, on=control_cell(_IN_DOMAIN),
+        fails=[_OTHER_SERVER]),
     "other-inner-method": Fault(
         "PAP in place of CHAP inside the tunnel", policy=change_layer("dot1x", inner="PAP"),
         on=control_cell(_CHAP), fails=["inner method CHAP"]),

@@ -171,7 +171,8 @@ class Workload:
                                            logs=self._site.logs, summaries=raw["captures"])
         raw["port_check"] = arrival.check_port(out, has_port=task["has_port"],
                                                probes_server=task["probes_server"],
-                                               revoked=task["revoked"])
+                                               revoked=task["revoked"],
+                                               other_name=task["other_name"])
         arrival.record_wires(out)
         try:
             self._refuse_control(task["authentications"])

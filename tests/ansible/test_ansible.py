@@ -83,6 +83,8 @@ OWN: dict[str, dict[str, Any]] = {
     "ike-password": example("ikev2-eap-mschapv2"),
     "listed": example("wpa2-eap-tls-crl"),
     "asked": example("wpa2-eap-tls-ocsp"),
+    "named": example("wpa2-peap-server-name"),
+    "in-domain": example("wpa2-eap-tls-server-domain"),
     "tkip": {"link": {"cipher": "TKIP", "keys": "psk"}},
     "wep-40": {"link": {"cipher": "WEP-40", "keys": "static"}},
     "wpa2-enterprise": {
@@ -123,6 +125,7 @@ SPOILT: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "nameless-proxy": ("wired", lambda secrets: secrets["gateway"].update(proxies="unknown")),
     "vlan-ignored": ("vlan", lambda secrets: secrets["gateway"].update(vlans="ignored")),
     "unasked": ("asked", lambda secrets: secrets["gateway"].update(revocation="unchecked")),
+    "unnamed": ("named", lambda secrets: secrets["station"].update(server_name="unchecked")),
     "wrong-wep-key": ("P2", lambda secrets: secrets["station"].update(wep_key=WRONG)),
 }
 #: What is not there where roles are told to leave nothing, while others of the same nodes stay.
@@ -756,6 +759,28 @@ def test_server_knows_revoked_certificates_by_list_or_responder(rendered: Render
         text = rendered.path(name, "ha-a/freeradius/radiusd.conf").read_text()
         assert (asks in text) is is_asking
     assert not rendered.path("P8", "a2/revoked_pki").exists()
+
+
+def test_server_has_its_name_and_another_one_for_the_proof(rendered: Rendered) -> None:
+    """The station has wpa_supplicant's option for it, but not under the control."""
+    asks = 'if (&NAS-Identifier == "{}") {{'
+    for policy, option, names in (
+            ("named", 'domain_match="radius.campus.example"',
+             ("radius.campus.example", "not.radius.campus.example")),
+            ("in-domain", 'domain_suffix_match="campus.example"',
+             ("radius.campus.example", "radius.not-campus.example"))):
+        server = rendered.path(policy, "ha-a/freeradius")
+        for folder, name in zip(("pki", "other_pki"), names, strict=True):
+            cert = x509.load_pem_x509_certificate((server / folder / "cert.pem").read_bytes())
+            known = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            assert known.value.get_values_for_type(x509.DNSName) == [name]
+        assert {file.name for file in (server / "other_pki").iterdir()} == {"cert.pem", "key.pem"}
+        assert asks.format(names[1]) in (server / "radiusd.conf").read_text()
+        text = rendered.path(policy, "a2/wpa_supplicant.conf").read_text()
+        assert f"\t{option}\n" in text
+        assert text.count("domain_") == 1
+    assert "domain_" not in rendered.path("unnamed", "a2/wpa_supplicant.conf").read_text()
+    assert not rendered.path("P8", "ha-a/freeradius/other_pki").exists()
 
 
 def test_each_end_has_its_own_list_of_ike_proposals(rendered: Rendered) -> None:

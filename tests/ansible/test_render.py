@@ -316,7 +316,7 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
     """One secret, service or policy, or what the workload does; an attack takes none."""
     for name, fault in FAULTS.items():
         made = secrets.make_secrets(fault)
-        own = {"trust": "ca", "certificate": "valid"}
+        own = {"trust": "ca", "certificate": "valid", "server_name": "checked"}
         station = {key: value for key, value in made["station"].items() if key not in own}
         spoilt = [key for key in station if station[key] != made["network"][key]]
         spoilt += [key for key, value in own.items() if made["station"][key] != value]
@@ -348,7 +348,8 @@ def test_without_a_control_nothing_is_spoilt() -> None:
     """Both ends agree, also under a control that is the workload's to do."""
     for fault in (None, Fault("a study's own")):
         made = secrets.make_secrets(fault)
-        assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid"}
+        assert made["station"] == {**made["network"], "trust": "ca", "certificate": "valid",
+                                   "server_name": "checked"}
         assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known",
                                    "revocation": "checked", "vlans": "used",
                                    "radsec_group": "policy", **made["wires"]}

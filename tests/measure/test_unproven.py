@@ -127,6 +127,8 @@ PROVEN_BY = {
     "dot1x.tls.key": "TLS certificate keys", "dot1x.tls.chain": "TLS certificate chain",
     "dot1x.tls.fragment_bytes": "TLS fragments", "dot1x.tls.sessions": "session resumed",
     "dot1x.tls.group": "TLS group", "dot1x.tls.revocation": "revoked certificate is refused",
+    **dict.fromkeys(("dot1x.tls.server_name", "dot1x.tls.server_domain"),
+                    "server with another name is refused"),
     "ipsec.ike_offered": "IKE proposals offered", "ipsec.ike_accepted": "IKE proposal",
     "ipsec.ike": "ISAKMP packets", "ipsec.ike_proposal": "IKE proposal",
     **dict.fromkeys(("ipsec.esp_proposal", "ipsec.esp_offered", "ipsec.esp_accepted"),

@@ -238,6 +238,22 @@ NAMED_FIELDS: list[tuple[str, str, dict[str, Any]]] = [
         "dot1x": {"eap": "TLS", "tls": {"revocation": "crl"}}}),
     ("link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: PEAP, inner: MSCHAPV2, ocsp: 1}",
      "'revocation' is left out: revocation is about certificates of stations", {"dot1x": PEAP}),
+    *((EAP_TLS + f"{key}: '{value}'}}", f"is tls.{field}: {meant}" if value != meant
+       else f"'{key}' is called tls.{field}", {"dot1x": {"tls": {field: meant}}})
+      for key, value, field, meant in (
+          ("domain_match", "radius.uni.example", "server_name", "radius.uni.example"),
+          ("server_name", "Radius.Uni.example", "server_name", "radius.uni.example"),
+          ("altsubject_match", "DNS:radius.uni.example", "server_name", "radius.uni.example"),
+          ("subject_match", "/C=AT/CN=radius.uni.example", "server_name", "radius.uni.example"),
+          ("server_name", "*.uni.example", "server_domain", "uni.example"),
+          ("domain_suffix_match", "uni.example", "server_domain", "uni.example"),
+          ("domain", "uni.example", "server_domain", "uni.example"))),
+    (EAP_TLS + "tls: {domain_match: radius.uni.example}}", "'domain_match' is called",
+     {"dot1x": {"tls": {"server_name": "radius.uni.example"}}}),
+    (EAP_TLS + "domain_match: a.example;b.example}", "is several where a policy has one",
+     {"dot1x": {"tls": {"server_name": "a.example"}}}),
+    ("link: {cipher: CCMP, keys: psk, domain_match: radius.uni.example}",
+     "'domain_match' is left out: it is server_name of layers.dot1x.tls", {}),
     (EAP_TLS + "vlan: 20}", "'vlan' is called vlan of link", {"link": {"vlan": 20}}),
     ("link: {cipher: CCMP, keys: eap, dynamic_vlan: 1, vlan_id: 7}\n  dot1x: {eap: TLS}",
      "'vlan_id' is called vlan", {"link": {"vlan": 7}}),

@@ -461,6 +461,34 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {"revocation": "ocsp"}},
          "aaa": {"identity": "temporary"}},
         "x.yml:10: revocation is checked by the home network's FreeRADIUS, and aaa has others"),
+    "a server's name has a dot": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {"server_name": "ha-a"}}},
+        "x.yml:10: layers.dot1x.tls.server_name: 'ha-a' is not a server's name; write one DNS"),
+    "a server's name fits into a certificate": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
+            "server_domain": f"{'a' * 46}.example"}}},
+        f"x.yml:10: layers.dot1x.tls.server_domain: '{'a' * 37}...' is not a server's name; "),
+    "a server's name is whole or not": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
+            "server_name": "radius.home.example", "server_domain": "home.example"}}},
+        "x.yml:10: server_name is the server's whole name, and server_domain its end; leave out"),
+    "no name is checked in a resumed session": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
+            "sessions": "resumed", "server_domain": "home.example"}}},
+        "x.yml:11: no name is checked where a session is resumed; leave out server_domain, or"),
+    "a card knows no name of a server": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "AKA", "tls": {
+            "server_name": "radius.home.example"}}, "aaa": {"server": "hostapd"}},
+        "x.yml:10: server_name is about certificates of servers, and EAP-AKA shows none; leave"),
+    "the server's name is said twice": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
+            "server_name": "radius.home.example"}, "options": {"wpa_supplicant": {
+                "domain_match": "radius.home.example"}}}},
+        "x.yml:10: wpa_supplicant's option domain_match and tls.server_name say the same; leave"),
+    "the home network's server has the name": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
+            "server_name": "radius.home.example"}}, "aaa": {"identity": "temporary"}},
+        "x.yml:10: server_name is the name of the home network's FreeRADIUS, and aaa has"),
     "a VLAN is named by RADIUS by UDP": (
         {"link": link(keys="eap", vlan=20), "dot1x": {"eap": "TLS", "transport": "radsec"}},
         "x.yml:7: vlan is proven by RADIUS by UDP, and transport is radsec; leave out one of"),

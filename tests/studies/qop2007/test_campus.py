@@ -105,6 +105,19 @@ def test_studies_that_try_no_revoked_certificate_refuse_revocation(study: str,
         policies.read([], [PROJECT / "examples" / f"{example}.yml"])
 
 
+@pytest.mark.parametrize("study", ["adp1987", "authenticast1998", "kerberos2002", "krb5today",
+                                   "drivetest", "lecturehall", "releases"])
+@pytest.mark.parametrize(("example", "field"), [("wpa2-peap-server-name", "server_name"),
+                                                ("wpa2-eap-tls-server-domain", "server_domain")])
+def test_studies_that_show_no_other_name_refuse_the_servers(study: str, example: str,
+                                                            field: str) -> None:
+    """Each repetition would end as not proven."""
+    [policies] = [factor for factor in studies.load_study(study).factors
+                  if factor.name == "policy"]
+    with pytest.raises(StudyError, match=f"{field} is proven by a server with another name"):
+        policies.read([], [PROJECT / "examples" / f"{example}.yml"])
+
+
 def test_tunnels_that_need_an_address_at_once_are_refused() -> None:
     """WireGuard and MOBIKE; other tunnels wait for the lease."""
     scenario = load_scenario("campus-0ms")

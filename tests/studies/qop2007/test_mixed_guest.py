@@ -152,6 +152,34 @@ def test_revoked_certificates_are_refused(qop: Qop) -> None:
         assert [each.check for each in record.evidence if not each.ok] == fails
 
 
+def test_server_with_another_name_is_refused(qop: Qop) -> None:
+    """By its name or its domain, also behind a proxy and by RadSec; controls fail their check."""
+    refused = "server with another name is refused"
+    files = {"PEAP-NAME": "wpa2-peap-server-name", "TLS-DOMAIN": "wpa2-eap-tls-server-domain"}
+    given = {name: ["--policy", str(EXAMPLES / f"{file}.yml")] for name, file in files.items()}
+    radsec = qop.folder / "radsec-name.yml"
+    radsec.write_text(
+        "id: RADSEC-NAME\nname: RadSec and a domain\nlayers:\n"
+        "  link: {cipher: CCMP, keys: eap, pmf: 1}\n"
+        "  dot1x: {eap: TTLS, inner: PAP, transport: radsec, tls: {version: '1.3', chain: 3,\n"
+        "          key: p-256, server_domain: home.example}}\n")
+    cell = ["--scenarios", "E1"]
+    done, records = qop.run("named", *SMALL, *given["PEAP-NAME"], *given["TLS-DOMAIN"],
+                            "--policy", str(radsec), *cell)
+    assert done.returncode == 0, done.stdout
+    by_policy = {each.cell["policy"]: each for each in records.values()}
+    details = {name: checks(by_policy[name])[refused] for name in (*files, "RADSEC-NAME")}
+    assert "for not.radius.campus.example in place of radius.campus" in details["PEAP-NAME"]
+    assert "for radius.not-campus.example in place of radius.campus" in details["TLS-DOMAIN"]
+    assert all("TLS alert internal_error, EAP-Failure" in each for each in details.values())
+    for control, policy in (("unchecked-server-name", "PEAP-NAME"),
+                            ("unchecked-server-domain", "TLS-DOMAIN")):
+        done, records = qop.run(control, *SMALL, *given[policy], *cell, "--fault", control)
+        assert done.returncode == 1
+        [record] = [each for each in records.values() if each.cell["policy"] == policy]
+        assert [each.check for each in record.evidence if not each.ok] == [refused]
+
+
 def test_second_radius_server_takes_over(qop: Qop) -> None:
     """After hostapd's four attempts; with the first server running, exactly two checks fail."""
     scenario = ["--policies", "M4", "--scenarios",

@@ -7,6 +7,8 @@ units (folders of keys):
     authority/                  root.pem, root.key, root.csr, intermediate.pem, intermediate.key
     rogue/                      root.pem of an authority that has issued no certificate
     server-NODE/, client-NODE/  cert.pem (followed by the intermediate), alone.pem, key.pem
+    server-NAME/                as server-NODE/, where a policy has the name of RADIUS servers, and
+                                the other name that stations refuse
     ipsec-NODE/, stranger/      key.pem, pub.pem
     status-NODE/                index, issuer.pem, responder.pem and responder.key of a responder;
                                 trust.pem (root and intermediates), crl.pem (these and the CRL)
@@ -98,6 +100,8 @@ ML_DSA = {f"mldsa{size}": f"MLDSA{size}PrivateKey" for size in (44, 65, 87)}
 
 #: Folder of the files of a RadSec end.
 RADSEC_FOLDER = "radsec"
+#: Folder of a RADIUS server's certificate with a name that stations refuse.
+OTHER_FOLDER = "freeradius/other_pki"
 #: Folders of a station's revoked certificate, and of an OCSP responder.
 REVOKED_FOLDER, RESPONDER_FOLDER = "revoked_pki", "ocsp"
 RESPONDER_FILES = ("index", "issuer.pem", "responder.pem", "responder.key")
@@ -517,6 +521,9 @@ def wanted_files(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
             chain = "alone.pem" if options.cross_unknown else "cert.pem"
             files[f"{folder}/cert.pem"] = (unit, chain)
             files[f"{folder}/key.pem"] = (unit, "key.pem")
+        if options.other_name:
+            unit = f"server{form.suffix}-{options.other_name}"
+            files |= {f"{OTHER_FOLDER}/{file}": (unit, file) for file in ("cert.pem", "key.pem")}
     if options.radsec != "none":
         unit = f"radsec_{options.radsec}-{options.name}"
         files[f"{RADSEC_FOLDER}/ca.pem"] = ("infrastructure", "root.pem")
@@ -549,6 +556,7 @@ def main() -> int:
     parser.add_argument("--eap", choices=["none", "client", "server", "trusting"], default="none")
     parser.add_argument("--trust", choices=["ca", "rogue"], default="ca")
     parser.add_argument("--subject", default="", help="whom a certificate names; the node")
+    parser.add_argument("--other-name", default="", help="whom a further certificate names")
     parser.add_argument("--key", choices=[*RSA_BITS, *KEYS, *ML_DSA], default="rsa2048")
     parser.add_argument("--chain", type=int, choices=[1, 2, 3], default=2)
     parser.add_argument("--expired", action="store_true", help="its certificate has expired")
