@@ -63,6 +63,8 @@ NOT_KNOWN = "not known"
 _BLOCKS: Mapping[str, type[BaseModel]] = {**MODELS, "dot1x.tls": TlsSettings}
 #: Fields of which a network has one here; several words have a message of their own.
 _ONE_OF_A_NETWORK = ("link.keys", "link.cipher", "link.group", "link.akm")
+#: Fields with a proposal. Lists of several are fields of their own.
+_PROPOSALS = ("ipsec.ike_proposal", "ipsec.esp_proposal")
 #: Keys that a proposal is written of, part by part.
 _PROPOSAL_PARTS = {"encryption": "encryption", "cipher": "encryption", "enc": "encryption",
                    "integrity": "integrity", "hash": "integrity", "authalg": "integrity",
@@ -125,6 +127,21 @@ class NotUnderstoodError(Exception):
 def short_name(name: str) -> str:
     """Return a field's name without the name of its layer."""
     return name.partition(".")[2]
+
+
+def merge_options(earlier: Any, later: Any) -> Any:
+    """Return the options of daemons in two blocks. If both have an option, the later one counts.
+
+    The later value is returned as it is if one of the values is no block of daemons.
+    """
+    if not isinstance(earlier, dict) or not isinstance(later, Mapping):
+        return {**later} if isinstance(later, Mapping) else later
+    merged = dict(earlier)
+    for daemon, options in later.items():
+        former = merged.get(daemon)
+        merged[daemon] = {**former, **options} if (
+            isinstance(former, Mapping) and isinstance(options, Mapping)) else options
+    return merged
 
 
 @dataclass
@@ -411,7 +428,7 @@ class DraftReader:
             self._note_key(path, f"{show_value(key)} is hostapd's option ignore_broadcast_ssid",
                            "link")
             if fold_word(value) in _TRUE:
-                self.implied["link.options"] = {"hostapd": {"ignore_broadcast_ssid": 1}}
+                self._add_options("link.options", {"hostapd": {"ignore_broadcast_ssid": 1}})
         elif folded in ("ieee8021x", "8021x", "dot1x") and not isinstance(value, dict) \
                 and fold_word(value) in (*_TRUE, "0", "false", "no"):
             self._note_key(path, f"{show_value(key)} is keys: eap", "link")
@@ -472,21 +489,25 @@ class DraftReader:
             layer = "dot1x" if (block or "").startswith("dot1x") else "link"
             number = int(value) if isinstance(value, bool) else value
             self._note_key(path, f"{show_value(key)} is an option of {daemon}", layer)
-            options = self.implied.setdefault(f"{layer}.options", {})
-            options.setdefault(daemon, {})[key] = number
+            self._add_options(f"{layer}.options", {daemon: {key: number}})
         elif near and block and not isinstance(value, dict | list):
-            self._read_field(f"{block}.{near}", value, path)
+            try:
+                self._read_field(f"{block}.{near}", value, path)
+            except NotUnderstoodError:  # the loader's message has all keys, if it is alone
+                self._leave_out(block, key, value, NOT_KNOWN, path, is_minor=True)
+                return
             self.add_error(path, f"{show_value(key)} is {near}", block.partition(".")[0],
                            is_minor=True)
         elif isinstance(value, dict):
             self._note_key(path, f"{show_value(key)} is no block of keys here")
             self.names.append(key)
             self._read_group(block, value, path)
-        elif isinstance(value, list) or any(
-                suggest_word(key, model.model_fields) for model in MODELS.values()):
+        elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
             raise NotUnderstoodError
         else:
-            self._leave_out(block, key, value, NOT_KNOWN, path)
+            # Without other mistakes, the loader's message says which keys are known.
+            is_near = any(suggest_word(key, model.model_fields) for model in MODELS.values())
+            self._leave_out(block, key, value, NOT_KNOWN, path, is_minor=is_near)
 
     @staticmethod
     def _find_daemon(block: str | None, key: str) -> Daemon | None:
@@ -500,12 +521,13 @@ class DraftReader:
         return None
 
     def _leave_out(self, block: str | None, key: str, value: Any, reason: str,
-                   path: KeyPath) -> None:
+                   path: KeyPath, *, is_minor: bool = False) -> None:
         """Leave out a key, but keep what it implies: a passphrase implies `keys: psk`."""
         layer = (block or "").partition(".")[0]
         is_elsewhere = reason in (FROM_SCENARIO, FROM_MEDIUM, CREDENTIAL)
         self.changes.append(Change(path, show_value(key), frozenset({layer} & {*MODELS}),
-                                   reason=reason, is_about_key=True, is_loss=not is_elsewhere))
+                                   reason=reason, is_about_key=True, is_minor=is_minor,
+                                   is_loss=not is_elsewhere))
         folded = fold_word(key)
         if folded in ("ssid", "ssid2") and isinstance(value, str):
             self.names.append(value)
@@ -557,7 +579,7 @@ class DraftReader:
         elif name == "link.keys" and key and isinstance(joined, str) and (
                 said := self._find_security(joined)):
             self.add_error(path, f"{written} is {said}", layer, is_loss="where a policy" in said)
-        elif name == "ipsec.ike_proposal" and self._read_ike_list(joined, path):
+        elif name in _PROPOSALS and self._read_proposals(name, joined, path):
             pass
         elif not isinstance(joined, str | int):
             raise NotUnderstoodError
@@ -573,22 +595,31 @@ class DraftReader:
         else:
             self._set_fields(name, self._find_several(name, joined, path))
 
-    def _read_ike_list(self, value: Any, path: KeyPath) -> bool:
-        """Read several IKE proposals, which both ends get. Return whether there are several."""
+    def _read_proposals(self, name: str, value: Any, path: KeyPath) -> bool:
+        """Read several proposals, which both ends get. Return whether there are several.
+
+        Args:
+            name: Field of one proposal, ipsec.ike_proposal or ipsec.esp_proposal.
+            value: The proposals in one text.
+            path: Place of the value in the draft.
+        """
+        is_ike = name == "ipsec.ike_proposal"
         words = [word for word in re.split(r"[\s,;]+", str(value)) if word]
-        known = [proposal for word in words if (proposal := find_proposal(word, is_ike=True))]
-        if len(words) < 2 or not known:
+        meant = {word: proposal for word in words
+                 if (proposal := find_proposal(word, is_ike=is_ike)) is not None}
+        if len(words) < 2 or not meant:
             return False
-        lacking = [word for word in words if find_proposal(word, is_ike=True) is None]
+        lacking = [word for word in words if word not in meant]
         if lacking:
             self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", "ipsec",
                            is_loss=True)
-        names = list(dict.fromkeys(known))
-        self.translated["ipsec.ike_proposal"] = names[0]
+        names = list(dict.fromkeys(meant.values()))
+        self.translated[name] = names[0]
         if len(names) > 1:
-            self.add_error(path, f"{show_value(value)} is ike_proposal, and all of them are "
-                           "ike_offered and ike_accepted", "ipsec")
-            self.implied |= {"ipsec.ike_offered": names, "ipsec.ike_accepted": list(names)}
+            lists = [f"{name.removesuffix('proposal')}{end}" for end in ("offered", "accepted")]
+            self.add_error(path, f"{show_value(value)} is {short_name(name)}, and all of them are "
+                           f"{' and '.join(map(short_name, lists))}", "ipsec")
+            self.implied |= {each: [*names] for each in lists}
         return True
 
     def _set_meaning(self, name: str, fields: Fields, value: str | int, path: KeyPath,
@@ -669,8 +700,14 @@ class DraftReader:
         for each, value in fields.items():
             if each == name:
                 self.translated[each] = value
+            elif each.endswith(".options"):
+                self._add_options(each, value)
             else:
                 self.implied.setdefault(each, value)
+
+    def _add_options(self, name: str, options: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add options of daemons that a key means to those that other keys mean."""
+        self.implied[name] = merge_options(self.implied.get(name), options)
 
     def add_error(self, path: KeyPath, text: str, *layers: str, is_about_key: bool = False,
                   is_minor: bool = False, is_loss: bool = False) -> None:

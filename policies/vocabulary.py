@@ -405,7 +405,7 @@ _OTHER_REASONS = {
     "crl ocsp check-crl revocation": "it is revocation of layers.dot1x.tls",
     "vlan vlan-id vlanid vlans": "it is vlan of layers.link",
     "realm": "it is realm of layers.dot1x.tls",
-    "isolate ap-isolate client-isolation": ISOLATED,
+    "isolate ap-isolate isolation client-isolation": ISOLATED,
     "auth-algs": "open system authentication is measured here",
     "eap-server": "the authentication server is a node of its own, and layers.aaa its program",
     "logger-syslog logger-stdout ctrl-interface": "the harness sets it",

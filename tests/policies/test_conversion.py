@@ -27,6 +27,7 @@ SAMPLES = Path(__file__).parent / "samples"
 SECRET = re.compile(r"hunt(er)?2|0123456789abcdef|00112233445566|486f6d65|010203")
 SCENARIO = "comes from the scenario"
 CREDENTIAL = "a secret or credential: qop makes its own"
+NOT_MEASURED = "not measured here"
 
 
 class Sample(NamedTuple):
@@ -612,8 +613,18 @@ SETTINGS += [
     ("s.conf", SWANCTL.format(
         " local {\n auth = pubkey\n certs = a.pem\n }\n remote {\n auth=pubkey\n }"),
      {"ipsec": {**IPSEC, "authentication": "certificate"}}, f"local.certs: {CREDENTIAL}"),
+    ("s.conf", SWANCTL.format(" local {\n auth = psk\n }\n remote {\n auth = any\n }"),
+     {"ipsec": {**IPSEC, "authentication": "psk"}}, "both ends prove in one way who they are"),
+    ("s.conf", SWANCTL.format(" local {\n auth = pubkey-sha384\n }\n remote {\n auth=pubkey\n }"),
+     {"ipsec": IPSEC}, "what it demands of a signature is not"),
+    ("s.conf", SWANCTL.format(" local {\n auth = pubkey\n }\n remote {\n auth=eap-mschapv2\n }"),
+     {"ipsec": {**IPSEC, "authentication": "eap-mschapv2"}}, ""),
     ("wg0.conf", "[Interface]\nMTU = 1500\n[Peer]\nPersistentKeepalive = off\n",
-     {"wireguard": {"roams": 1}}, ":2: [Interface] MTU: wireguard.mtu has another range"),
+     {"wireguard": {"roams": 1}},
+     ":2: [Interface] MTU: wireguard.mtu has another range of numbers: 576 to 1440"),
+    ("wg0.conf", ("[Interface]\nPrivateKey=hunter2\n[Peer]\nPersistentKeepalive=25\n[Peer]\n"
+                  "PersistentKeepalive=15\n"), {"wireguard": {"roams": 1, "keepalive": 25}},
+     ":6: [Peer] PersistentKeepalive: a policy has one peer, the file's first"),
 ]
 UCI = ("config wifi-iface\n option ssid x\n option encryption {}\n option key1 s:hunt2\n"
        " option key 1\n")
@@ -804,6 +815,41 @@ BAD: list[tuple[str, str | bytes, str]] = [
     ("wg0.conf", "[Peer]\nPublicKey=hunter2\n", "1: there is no section [Interface]; add it"),
     ("wg0.conf", "[Interface]\nPrivateKey\n", "2: this line is no KEY=VALUE"),
 ]
+
+
+@pytest.mark.parametrize(("rounds", "place"), [
+    ("local {\n auth = pubkey\n auth2 = eap-mschapv2\n }\n remote {\n auth=pubkey\n }",
+     "local.auth2"),
+    ("local {\n auth = psk\n }\n remote {\n auth = psk\n }\n remote-2 {\n auth = psk\n }",
+     "remote-2.auth"),
+    ("local-b {\n round = 2\n auth = eap-tls\n }\n local-a {\n round = 1\n auth = psk\n }\n"
+     " remote {\n auth = psk\n }", "local-b.auth"),
+])
+def test_further_round_of_authentication_is_named(rounds: str, place: str) -> None:
+    """A policy has one round for an end. The policy's name says that the file has several."""
+    made = convert_text("s.conf", SWANCTL.format(f" {rounds}"))
+    assert any(f"{place}: a further round of authentication is {NOT_MEASURED}" in note
+               for note in made.notes)
+    assert "one round of authentication in place of 2" in made.policy.name
+
+
+@pytest.mark.parametrize(("local", "remote"), [
+    ("psk", "pubkey"), ("pubkey", "psk"), ("eap-mschapv2", "psk"), ("eap-tls", "eap-tls"),
+    ("psk", ""), ("xauth", "eap-tls")])
+def test_two_ways_of_authentication_are_refused(local: str, remote: str) -> None:
+    """A policy has one way for both ends, so the weaker or stronger one may not stand for both."""
+    ends = f" local {{\n auth = {local}\n }}\n" + (
+        f" remote {{\n auth = {remote}\n }}" if remote else "")
+    assert f"local {local} and remote {remote or 'pubkey'} are {NOT_MEASURED} together" in refusal(
+        "s.conf", SWANCTL.format(ends))
+
+
+def test_sections_of_the_daemon_are_named() -> None:
+    """Settings of strongswan.conf belong to no connection, so each has its line."""
+    made = convert_text("s.conf", SWANCTL.format("") + "charon {\n x = 1\n}\ncharon-nm {\n y { z "
+                                                       "= 2\n }\n}\n")
+    for name in ("charon.x", "charon-nm.y.z"):
+        assert any(f"{name}: {NOT_MEASURED}" in note for note in made.notes)
 
 
 @pytest.mark.parametrize(("name", "text", "said"), BAD)

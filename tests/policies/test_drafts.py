@@ -288,7 +288,54 @@ NAMED_FIELDS: list[tuple[str, str, dict[str, Any]]] = [
      {"wire": {"encrypts": 0, "replay_window": 5}}),
     ("link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TTLS, phase2: auth=CHAP}",
      "'phase2: auth=CHAP' is inner: CHAP", {"dot1x": {"inner": "CHAP"}}),
+    *[(IKE.replace("esp_proposal: aes128-sha256, ", "")
+       + f"ike_proposal: aes128-sha256-ecp256, esp_proposals: {proposals}}}", "all of them are esp_offered and esp_accepted",
+       {"ipsec": {"esp_proposal": "aes256gcm16", "esp_offered": ["aes256gcm16", "aes256-sha256"],
+                  "esp_accepted": ["aes256gcm16", "aes256-sha256"]}})
+      for proposals in ("'aes256gcm16, aes256-sha256'", "[aes256gcm16, aes256-sha256]")],
+    # Options that several keys mean, and those in a policy's own words.
+    *[(f"link: {{cipher: CCMP, keys: {keys}}}", said,
+       {"link": {"options": {"hostapd": hostapd, "wpa_supplicant": supplicant}}})
+      for keys, said, hostapd, supplicant in (
+          ("sae, pmf: 2, wpa_group_rekey: 600, sae_pwe: 2", "option sae_pwe: 2",
+           {"wpa_group_rekey": 600, "sae_pwe": 2}, {"sae_pwe": 2}),
+          ("psk, wpa_group_rekey: 600, hidden: yes", "option ignore_broadcast_ssid",
+           {"wpa_group_rekey": 600, "ignore_broadcast_ssid": 1}, {}),
+          ("psk, hidden: yes, wpa_group_rekey: 600", "option ignore_broadcast_ssid",
+           {"wpa_group_rekey": 600, "ignore_broadcast_ssid": 1}, {}),
+          ("psk, hidden: yes, options: {hostapd: {wpa_group_rekey: 600}}",
+           "option ignore_broadcast_ssid", {"wpa_group_rekey": 600, "ignore_broadcast_ssid": 1},
+           {}),
+          ("sae, pmf: 2, sae_pwe: 2, options: {hostapd: {wpa_group_rekey: 600}}",
+           "option sae_pwe: 2", {"wpa_group_rekey": 600, "sae_pwe": 2}, {"sae_pwe": 2}),
+          ("psk, wpa_group_rekey: 600, options: {hostapd: {wpa_strict_rekey: 1}}",
+           "is an option of hostapd", {"wpa_group_rekey": 600, "wpa_strict_rekey": 1}, {}))],
 ]
+
+
+@pytest.mark.parametrize(("layers", "said"), [
+    ("link: {cipher: CCMP, keys: WPA-EAP-SHA256, isolashun: 1}\n  dot1x: {eap: TLS}",
+     "'isolashun' is not known; write link: {cipher: CCMP, keys: eap, akm: sha256}"),
+    ("link: {cipher: CCMP, keys: WPA-EAP-SHA256, grup: 600}\n  dot1x: {eap: TLS}",
+     "'grup' is not known; write link: {cipher: CCMP, keys: eap, akm: sha256}"),
+    *[(f"link: {{cipher: CCMP, keys: {word}, roaming: 3}}\n  dot1x: {{eap: 5}}", said)
+      for word, said in {
+          "WPA-EAP-SHA256": "is keys: eap, akm: sha256; write keys: eap and akm: sha256 (known",
+          "FT-EAP": "is keys: eap, roaming: ft; write keys: eap and roaming: ft (known",
+          "WPA-PSK-SHA256": "is keys: psk, akm: sha256; write keys: psk and akm: sha256 (known",
+          "WPA-EAP-SUITE-B-192": "cipher: GCMP-256, akm: suite-b-192, group_mgmt: BIP-GMAC-256, "
+          "pmf: 2; write"}.items()],
+    ("link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: PEAP/GTC, tls: {version: 7}}",
+     "is eap: PEAP, inner: GTC; write eap: PEAP and inner: GTC (known"),
+])
+def test_word_beside_an_unknown_one_has_its_whole_meaning(layers: str, said: str,
+                                                          tmp_path: Path) -> None:
+    """A message that leaves out a part of the meaning would lead to a weaker policy."""
+    file = tmp_path / "x.yml"
+    file.write_text(f"id: X\nname: a test\nlayers:\n  {layers}\n")
+    with pytest.raises(PolicyError) as refused:
+        load_policy(file)
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(("layers", "said", "meant"), NAMED_FIELDS)
