@@ -232,6 +232,8 @@ class _Corrector:
             tokens = ike.split("-")
             self._add_key(ipsec, "ipsec", "esp_proposal", "-".join(
                 tokens[:1 if "-prf" in ike else 2]))
+        if ipsec.get("dpd") and ipsec["ike"] == 2 and not {"mobike", "mode"} & {*ipsec}:
+            self._add_key(ipsec, "ipsec", "mobike", 1)
 
     def _add_key(self, block: dict[str, Any], layer: str, key: str, value: Any) -> None:
         self.reader.note_added(("layers", layer, key), key, layer)
@@ -282,7 +284,7 @@ class _Corrector:
                 if layer in MODELS and self._leave_key(data["layers"].get(layer), layer, inside):
                     self.changes.append(Change(
                         ("layers", layer), show_value(inside[-1]), frozenset({layer}),
-                        reason=str(detail["ctx"]["what"])))
+                        reason=str(detail["ctx"]["what"]), is_loss=True))
                     return True
         return False
 

@@ -28,8 +28,10 @@ from policies.policy import Policy, PolicyFile
 from policies.vocabulary import (
     KEY_NAMES,
     LEFT_OUT,
+    NOT_HERE,
     NOT_MEASURED,
     NOTHING_LIKE_IT,
+    WHY_NOT_HERE,
     find_meaning,
     fold_word,
 )
@@ -319,10 +321,14 @@ def _describe_word(place: _ErrorPlace, word: str, choices: Sequence[str]) -> tup
     if str(meant) in choices and (fold_word(word) != fold_word(meant) or len(fields) > 1):
         in_list = isinstance(place.path[-1], int)
         lines = _write_fields({field: meant, **fields}, field)
-        return (f"{place.full_key}: {shown} is "
-                f"{meant if len(fields) == 1 else ', '.join(lines)}",
-                f"write {meant if in_list else ' and '.join(lines)} "
-                f"(known: {', '.join(choices)})")
+        said = meant if len(fields) == 1 else ", ".join(lines)
+        written = meant if in_list else " and ".join(lines)
+        return (f"{place.full_key}: {shown} is {said}",
+                f"write {written} (known: {', '.join(choices)})")
+    if (instead := NOT_HERE.get(field, {}).get(fold_word(word))) is not None:
+        why = f", as {WHY_NOT_HERE[field]}" if field in WHY_NOT_HERE else ""
+        return (f"{place.full_key}: {shown} is {NOT_MEASURED} ({instead} is){why}",
+                f"write {place.path[-1]}: {instead}")
     if fold_word(word) in NOTHING_LIKE_IT.get(field, ()):
         return f"{place.full_key}: {shown} is {NOT_MEASURED}", place.declared.range_advice
     if place.path[-1] in ("keys", "passphrases", "preshared_key") \
@@ -331,9 +337,9 @@ def _describe_word(place: _ErrorPlace, word: str, choices: Sequence[str]) -> tup
     return f"{place.full_key}: {shown} is not known", advise_choice(word, choices)
 
 
-def _write_fields(fields: Mapping[str, Any], own: str) -> Sequence[str]:
-    """Return all fields that a word means as YAML, those in the block of the own field first."""
-    block = own.rpartition(".")[0]
+def _write_fields(fields: Mapping[str, Any], field: str) -> Sequence[str]:
+    """Return all fields that a word means as YAML, those in the block of `field` first."""
+    block = field.rpartition(".")[0]
     lines = [f"{name.removeprefix(f'{block}.')}: {value}" for name, value in fields.items()
              if name.rpartition(".")[0] == block]
     lines += [f"{name.rpartition('.')[2]}: {value} in layers.{name.rpartition('.')[0]}"

@@ -433,10 +433,10 @@ def read_wg_quick(source: Source) -> list[Network]:
 
 
 def _wireguard_filler(interface: Sequence[Setting], peer: Sequence[Setting],
-                      others: Sequence[Setting]) -> Callable[[PolicyDraft], None]:
+                      further_peers: Sequence[Setting]) -> Callable[[PolicyDraft], None]:
     def fill_policy(draft: PolicyDraft) -> None:
         fill_wireguard(draft, interface, peer)
-        for setting in others:
+        for setting in further_peers:
             is_site = _fold_key(setting) in _WG_SITE
             draft.leave_out(setting, FROM_SCENARIO if is_site else _ONE_PEER)
 

@@ -822,8 +822,8 @@ BAD: list[tuple[str, str | bytes, str]] = [
      "local.auth2"),
     ("local {\n auth = psk\n }\n remote {\n auth = psk\n }\n remote-2 {\n auth = psk\n }",
      "remote-2.auth"),
-    ("local-b {\n round = 2\n auth = eap-tls\n }\n local-a {\n round = 1\n auth = psk\n }\n"
-     " remote {\n auth = psk\n }", "local-b.auth"),
+    (("local-b {\n round = 2\n auth = eap-tls\n }\n local-a {\n auth = psk\n }\n remote {\n auth = "
+      "psk\n }"), "local-b.auth"),
 ])
 def test_further_round_of_authentication_is_named(rounds: str, place: str) -> None:
     """A policy has one round for an end. The policy's name says that the file has several."""
