@@ -43,6 +43,7 @@ from policies.vocabulary import (
     NOT_MEASURED,
     OFF_WORDS,
     TRANSITION,
+    VALUE_WORDS,
     WHY_NOT_HERE,
     Fields,
     find_meaning,
@@ -466,12 +467,22 @@ class DraftReader:
         return True
 
     def _leave_value(self, name: str, value: Any, path: KeyPath) -> bool:
-        """Leave out a field whose value has no meaning. Return whether the policy may lack it."""
+        """Leave out a field whose value has no meaning, or correct its spelling.
+
+        Return whether the policy may lack the field.
+        """
         block, _, key = name.rpartition(".")
         field, allowed = _BLOCKS[block].model_fields[key], show_allowed(name)
         if field.is_required() or not allowed or isinstance(value, dict | list | bool):
             return False
         shown = "this value" if key in ("passphrases", "preshared_key") else show_value(value)
+        words = {word: {name: word} for word in allowed.split(", ")} | {**VALUE_WORDS.get(name, {})}
+        near = suggest_word(value, words) if isinstance(value, str) else None
+        if near is not None and words[near] and self._is_accepted(name, words[near].get(name)):
+            self.add_error(path, f"{path[-1]}: {shown} is taken for {words[near][name]}",
+                           name.partition(".")[0], is_minor=True)
+            self._set_fields(name, words[near])
+            return True
         self.add_error(path, f"{path[-1]}: {shown} is no value of {short_name(name)} ({allowed})",
                        name.partition(".")[0], is_loss=True, is_minor=path[-1] == key)
         return True
