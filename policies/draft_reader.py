@@ -342,7 +342,8 @@ class DraftReader:
         for key, each in value.items():
             here = (*path, key)
             if key == "options" and block in ("link", "dot1x"):
-                self.said[f"{block}.{key}"] = each
+                name = f"{block}.{key}"
+                self.said[name] = merge_options(self.said.get(name), each)
             elif key in model.model_fields:
                 self._read_field(f"{block}.{key}", each, here)
             else:

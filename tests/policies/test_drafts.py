@@ -365,6 +365,10 @@ NAMED_FIELDS += [
     ("link: {cipher: CCMP, keys: WPA-EAP, pmf: requierd, akm: sah256}\n  dot1x: {eap: TLS}",
      "pmf: 'requierd' is taken for 2, akm: 'sah256' is taken for sha256",
      {"link": {"pmf": 2, "akm": "sha256"}}),
+    (("link: {cipher: CCMP, keys: psk, options: {hostapd: {wpa_group_rekey: 600}}}\n  "
+      "wifi: {options: {hostapd: {wpa_strict_rekey: 1}}}"), "'wifi' is called link",
+     {"link": {"options": {"hostapd": {"wpa_group_rekey": 600, "wpa_strict_rekey": 1},
+                           "wpa_supplicant": {}}}}),
     ("link: {cipher: CCMP, keys: psk, group_rekey: 600}", "hostapd's option wpa_group_rekey",
      {"link": {"options": {"hostapd": {"wpa_group_rekey": 600}, "wpa_supplicant": {}}}}),
     (EAP_TLS.replace("TLS, ", "PEAP, accounting: {server: 10.0.0.1, interim: 60}}"),
