@@ -37,11 +37,13 @@ from policies.vocabulary import (
     KEY_NAMES,
     LAYER_NAMES,
     LEFT_OUT,
+    NEAREST_EAP,
     NO_CAK_FROM_EAP,
     NOT_HERE,
     NOT_MEASURED,
     OFF_WORDS,
     TRANSITION,
+    VALUE_WORDS,
     WHY_NOT_HERE,
     Fields,
     find_meaning,
@@ -63,6 +65,8 @@ NOT_KNOWN = "not known"
 _BLOCKS: Mapping[str, type[BaseModel]] = {**MODELS, "dot1x.tls": TlsSettings}
 #: Fields of which a network has one here; several words have a message of their own.
 _ONE_OF_A_NETWORK = ("link.keys", "link.cipher", "link.group", "link.akm")
+#: Fields with a proposal. Lists of several are fields of their own.
+_PROPOSALS = ("ipsec.ike_proposal", "ipsec.esp_proposal")
 #: Keys that a proposal is written of, part by part.
 _PROPOSAL_PARTS = {"encryption": "encryption", "cipher": "encryption", "enc": "encryption",
                    "integrity": "integrity", "hash": "integrity", "authalg": "integrity",
@@ -75,6 +79,10 @@ _ROAMING_SWITCHES = {"okc": "okc", "proactivekeycaching": "okc", "pkc": "okc", "
 #: Ciphers of a network for stations with and without CCMP.
 _OLD_AND_NEW = ({"tkip", "ccmp"}, {"tkip", "aes"})
 _HIDDEN = ("hidden", "hiddenssid", "ignorebroadcastssid", "hidessid")
+#: Keys for fast transition through the new access point itself, the opposite of ft_over_ds.
+_OVER_AIR = ("ftoverair", "ftovertheair", "overair", "overtheair", "fastroamingoverair",
+             "80211roverair")
+_GROUP_REKEY = ("grouprekey", "groupkeyrekey", "groupkeyrenewal", "gtkrekey", "grouprekeytime")
 _PASSPHRASES = ("passphrase", "wpapassphrase", "wpapsk", "psk", "key", "password")
 _PRESHARED_KEYS = ("presharedkey", "psk", "preshared", "secret")
 #: Fields that say that both ends have a pre-shared key, by layer.
@@ -130,6 +138,49 @@ def short_name(name: str) -> str:
     return name.partition(".")[2]
 
 
+def merge_options(earlier: Any, later: Any) -> Any:
+    """Return the options of daemons in two blocks. If both have an option, the later one counts.
+
+    The later value is returned as it is if one of the values is no block of daemons.
+    """
+    if not isinstance(earlier, dict) or not isinstance(later, Mapping):
+        return {**later} if isinstance(later, Mapping) else later
+    merged = dict(earlier)
+    for daemon, options in later.items():
+        former = merged.get(daemon)
+        merged[daemon] = {**former, **options} if (
+            isinstance(former, Mapping) and isinstance(options, Mapping)) else options
+    return merged
+
+
+def _find_tls_candidates(block: str | None, folded: str) -> Iterator[str]:
+    """Yield the settings of TLS that a key of a draft may mean, by its folded name."""
+    if block == "dot1x.tls":
+        yield from (f"dot1x.tls.{name}" for name in TlsSettings.model_fields
+                    if fold_word(name) in (folded, folded.removeprefix("tls"), f"tls{folded}")
+                    or (name, folded) in _TLS_KEYS)
+        if ("group", folded) in _TLS_KEYS:  # a certificate's, if no such group is measured
+            yield "dot1x.tls.key"
+    elif block == "dot1x":
+        yield from (f"dot1x.tls.{name}" for name in TlsSettings.model_fields
+                    if fold_word(name) == folded)
+
+
+def show_allowed(name: str) -> str:
+    """Return the words or the range of numbers that a field allows.
+
+    The result is "" if its declaration has none.
+    """
+    block, _, key = name.rpartition(".")
+    schema = _BLOCKS[block].model_json_schema()["properties"].get(key, {})
+    for kind in (schema, *schema.get("anyOf", ())):
+        if "enum" in kind:
+            return ", ".join(map(str, kind["enum"]))
+        if "minimum" in kind and "maximum" in kind:
+            return f"{kind['minimum']} to {kind['maximum']}"
+    return ""
+
+
 @dataclass
 class DraftReader:
     """A reader of a draft's keys, which collects fields of a policy and mistakes.
@@ -153,6 +204,8 @@ class DraftReader:
     other_layers: dict[str, Any] = field(default_factory=dict)
     proposal_parts: dict[str, str] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    #: Fields that keys of the draft have set: name, value, and place of the key.
+    claims: list[tuple[str, Any, KeyPath]] = field(default_factory=list)
     #: Names of networks, of which a name and an id can be made.
     names: list[str] = field(default_factory=list)
 
@@ -168,6 +221,7 @@ class DraftReader:
             else:
                 self._read_outside(key, value, (key,))
         self._read_parts()
+        self._note_conflicts()
 
     def _read_outside(self, key: str, value: Any, path: KeyPath) -> None:
         """Read a key at the top level of a draft that belongs into a layer."""
@@ -291,7 +345,8 @@ class DraftReader:
         for key, each in value.items():
             here = (*path, key)
             if key == "options" and block in ("link", "dot1x"):
-                self.said[f"{block}.{key}"] = each
+                name = f"{block}.{key}"
+                self.said[name] = merge_options(self.said.get(name), each)
             elif key in model.model_fields:
                 self._read_field(f"{block}.{key}", each, here)
             else:
@@ -320,17 +375,42 @@ class DraftReader:
                 else:
                     self._read_key(block, key, each, here)
 
-    def _read_field(self, name: str, value: Any, path: KeyPath) -> None:
-        """Read a value of a key that policies have, too."""
+    def _read_field(self, name: str, value: Any, path: KeyPath, *, may_lack: bool = True) -> None:
+        """Read a value of a key that policies have, too.
+
+        Args:
+            name: Name of the field, such as `link.cipher`.
+            value: The value.
+            path: Place of the value in the draft.
+            may_lack: Whether a value without a meaning may be left out.
+
+        Raises:
+            NotUnderstoodError: The value has no meaning, and may not be left out.
+        """
         layer = name.partition(".")[0]
         if isinstance(value, dict) and name == "dot1x.tls":
             self._read_block(name, value, path)
         elif isinstance(value, dict):
             self.add_error(path, f"{path[-1]} has one value", layer)
+            if name == "dot1x.accounting":
+                self.implied[name] = 1
             self._read_group(layer, value, path)
         elif self._is_accepted(name, value):
             self.said[name] = value
-        elif name == "wireguard.preshared_key" and isinstance(value, str):
+        elif not self._read_other_meaning(name, value, path):
+            try:
+                self._read_value(name, value, path)
+            except NotUnderstoodError:
+                if not may_lack or not self._leave_value(name, value, path):
+                    raise
+
+    def _read_other_meaning(self, name: str, value: Any, path: KeyPath) -> bool:
+        """Read a field's value that belongs to another field, or has another type.
+
+        Return whether it is such a value.
+        """
+        layer = name.partition(".")[0]
+        if name == "wireguard.preshared_key" and isinstance(value, str):
             self._read_special("wireguard", "preshared_key", value, path)
         elif name == "link.group" and str(value).upper() == "TKIP":
             self.add_error(path, f"{show_value(f'group: {value}')} is group_cipher: TKIP", layer)
@@ -346,8 +426,13 @@ class DraftReader:
         elif name == "ipsec.ike" and (found := find_meaning("ipsec.ike_proposal", value)):
             self.add_error(path, f"{show_value(value)} is ike_proposal, and ike the version", layer)
             self._set_fields("ipsec.ike_proposal", found)
+        elif isinstance(value, str) and value.isdecimal() and self._is_accepted(name, int(value)):
+            self.add_error(path, f"{path[-1]}: {show_value(value)} is text, where a number belongs",
+                           layer, is_minor=True)
+            self.said[name] = int(value)
         else:
-            self._read_value(name, value, path)
+            return False
+        return True
 
     def _read_key(self, block: str | None, key: str, value: Any, path: KeyPath) -> None:
         """Read a key that a policy does not have in this place."""
@@ -357,35 +442,67 @@ class DraftReader:
             self._note_key(path, f"{show_value(key)} is called {inner}", inner)
             self._read_layer(inner, value, path)
             return
+        own_layer, refusing = (block or "").partition(".")[0], ""
         for name in self._find_candidates(block, key):
             layer = name.partition(".")[0]
-            if name.startswith(LEFT_OUT):
-                self._leave_out(block, key, value, name.removeprefix(LEFT_OUT), path)
-                return
-            if isinstance(value, dict):
+            is_end = block == "ipsec" and name == LEFT_OUT + FROM_SCENARIO  # local or left
+            if isinstance(value, dict) and (is_end or not name.startswith(LEFT_OUT)):
+                layer = "ipsec" if is_end else layer
                 self._note_key(path, f"{show_value(key)} is no block of keys here", layer)
                 self._read_group(layer, value, path)
                 return
-            try:
-                self._read_value(name, value, path, key=key)
-            except NotUnderstoodError:
-                continue
-            return
-        self._read_unknown(block, key, value, path)
+            if name == LEFT_OUT + CREDENTIAL or (name.startswith(LEFT_OUT) and not refusing):
+                self._leave_out(block, key, value, name.removeprefix(LEFT_OUT), path)
+                return
+            if self._is_value(name, key, value, path):
+                return
+            refusing = refusing or (name if layer == own_layer else "")
+        if not refusing or not self._leave_value(refusing, value, path):
+            self._read_unknown(block, key, value, path)
+
+    def _is_value(self, name: str, key: str, value: Any, path: KeyPath) -> bool:
+        """Read a value as one of a field, and return whether it has a meaning there."""
+        if name.startswith(LEFT_OUT):
+            return False
+        try:
+            self._read_value(name, value, path, key=key)
+        except NotUnderstoodError:
+            return False
+        return True
+
+    def _leave_value(self, name: str, value: Any, path: KeyPath) -> bool:
+        """Leave out a field whose value has no meaning, or correct its spelling.
+
+        Return whether the policy may lack the field.
+        """
+        block, _, key = name.rpartition(".")
+        field, allowed = _BLOCKS[block].model_fields[key], show_allowed(name)
+        if field.is_required() or not allowed or isinstance(value, dict | list | bool):
+            return False
+        shown = "this value" if key in ("passphrases", "preshared_key") else show_value(value)
+        words = {word: {name: word} for word in allowed.split(", ")} | {**VALUE_WORDS.get(name, {})}
+        near = suggest_word(value, words) if isinstance(value, str) else None
+        if near is not None and words[near] and self._is_accepted(name, words[near].get(name)):
+            self.add_error(path, f"{path[-1]}: {shown} is taken for {words[near][name]}",
+                           name.partition(".")[0], is_minor=True)
+            self._set_fields(name, words[near])
+            return True
+        self.add_error(path, f"{path[-1]}: {shown} is no value of {short_name(name)} ({allowed})",
+                       name.partition(".")[0], is_loss=True, is_minor=path[-1] == key)
+        return True
 
     def _find_candidates(self, block: str | None, key: str) -> Iterator[str]:
         """Yield the fields that a key of a draft may mean, fields of its own block first."""
         folded, layer = fold_word(key), (block or "").partition(".")[0]
-        if block == "dot1x.tls":
-            yield from (f"dot1x.tls.{name}" for name in TlsSettings.model_fields
-                        if fold_word(name) in (folded, folded.removeprefix("tls"),
-                                               f"tls{folded}") or (name, folded) in _TLS_KEYS)
+        yield from _find_tls_candidates(block, folded)
         for each in dict.fromkeys((*([layer] if layer in MODELS else []), *MODELS)):
             if folded in KEY_NAMES[each]:
                 yield KEY_NAMES[each][folded]
             names = {fold_word(name): name for name in MODELS[each].model_fields}
             if folded in names:
                 yield f"{each}.{names[folded]}"
+        if layer == "ipsec":
+            yield from {"type": ["ipsec.ike"], "ike": ["ipsec.ike_proposal"]}.get(folded, [])
         if KEY_NAMES["link"].get(folded) == "link.keys":
             yield from ("link.cipher", "dot1x.eap")
         if KEY_NAMES["dot1x"].get(folded) == "dot1x.eap":
@@ -408,17 +525,33 @@ class DraftReader:
             if fold_word(value) in _TRUE:
                 self.weak["link.roaming"] = _ROAMING_SWITCHES[folded]
         elif self._read_macsec(block, key, value, path) \
-                or self._read_service(block, key, value, path):
+                or self._read_service(block, key, value, path) \
+                or (block in (None, "link") and self._read_air(key, value, path)):
             pass
-        elif folded in _HIDDEN and block in (None, "link"):
-            self._note_key(path, f"{show_value(key)} is hostapd's option ignore_broadcast_ssid",
-                           "link")
-            if fold_word(value) in _TRUE:
-                self.implied["link.options"] = {"hostapd": {"ignore_broadcast_ssid": 1}}
         elif folded in ("ieee8021x", "8021x", "dot1x") and not isinstance(value, dict) \
                 and fold_word(value) in (*_TRUE, "0", "false", "no"):
             self._note_key(path, f"{show_value(key)} is keys: eap", "link")
             self.implied |= {"link.keys": "eap"} if fold_word(value) in _TRUE else {}
+        else:
+            return False
+        return True
+
+    def _read_air(self, key: str, value: Any, path: KeyPath) -> bool:
+        """Read a key of the air that no field is named like. Return whether it is such a key."""
+        folded, word = fold_word(key), fold_word(value)
+        if folded in _HIDDEN:
+            self._note_key(path, f"{show_value(key)} is hostapd's option ignore_broadcast_ssid",
+                           "link")
+            if word in _TRUE:
+                self._add_options("link.options", {"hostapd": {"ignore_broadcast_ssid": 1}})
+        elif folded in _OVER_AIR and word in (*_TRUE, *_FALSE):
+            meant = "what fast transition does without ft_over_ds" if word in _TRUE else \
+                "ft_over_ds: 1"
+            self._note_key(path, f"{show_value(key)} is {meant}", "link")
+            self.implied |= {} if word in _TRUE else {"link.ft_over_ds": 1}
+        elif folded in _GROUP_REKEY and word.isdecimal():
+            self._note_key(path, f"{show_value(key)} is hostapd's option wpa_group_rekey", "link")
+            self._add_options("link.options", {"hostapd": {"wpa_group_rekey": int(word)}})
         else:
             return False
         return True
@@ -430,7 +563,8 @@ class DraftReader:
             meant = _REVOCATIONS[folded] if word in _TRUE else None
             self._note_key(path, f"{show_value(key)} is " + (
                 f"revocation: {meant}" if meant else "off, as revocation is without"), "dot1x")
-            self.implied |= {"dot1x.tls.revocation": meant} if meant else {}
+            if meant:
+                self._claim_field("dot1x.tls.revocation", meant, path)
         elif folded in ("pskfile", "wpapskfile") and block in (None, "link"):
             self._note_key(path, f"{show_value(key)} is passphrases: by-device", "link")
             self.implied["link.passphrases"] = "by-device"
@@ -475,21 +609,25 @@ class DraftReader:
             layer = "dot1x" if (block or "").startswith("dot1x") else "link"
             number = int(value) if isinstance(value, bool) else value
             self._note_key(path, f"{show_value(key)} is an option of {daemon}", layer)
-            options = self.implied.setdefault(f"{layer}.options", {})
-            options.setdefault(daemon, {})[key] = number
+            self._add_options(f"{layer}.options", {daemon: {key: number}})
         elif near and block and not isinstance(value, dict | list):
-            self._read_field(f"{block}.{near}", value, path)
+            try:
+                self._read_field(f"{block}.{near}", value, path, may_lack=False)
+            except NotUnderstoodError:  # the loader's message has all keys, if it is alone
+                self._leave_out(block, key, value, NOT_KNOWN, path, is_minor=True)
+                return
             self.add_error(path, f"{show_value(key)} is {near}", block.partition(".")[0],
                            is_minor=True)
         elif isinstance(value, dict):
             self._note_key(path, f"{show_value(key)} is no block of keys here")
             self.names.append(key)
             self._read_group(block, value, path)
-        elif isinstance(value, list) or any(
-                suggest_word(key, model.model_fields) for model in MODELS.values()):
+        elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
             raise NotUnderstoodError
         else:
-            self._leave_out(block, key, value, NOT_KNOWN, path)
+            # Without other mistakes, the loader's message says which keys are known.
+            is_near = any(suggest_word(key, model.model_fields) for model in MODELS.values())
+            self._leave_out(block, key, value, NOT_KNOWN, path, is_minor=is_near)
 
     @staticmethod
     def _find_daemon(block: str | None, key: str) -> Daemon | None:
@@ -503,12 +641,13 @@ class DraftReader:
         return None
 
     def _leave_out(self, block: str | None, key: str, value: Any, reason: str,
-                   path: KeyPath) -> None:
+                   path: KeyPath, *, is_minor: bool = False) -> None:
         """Leave out a key, but keep what it implies: a passphrase implies `keys: psk`."""
         layer = (block or "").partition(".")[0]
         is_elsewhere = reason in (FROM_SCENARIO, FROM_MEDIUM, CREDENTIAL)
         self.changes.append(Change(path, show_value(key), frozenset({layer} & {*MODELS}),
-                                   reason=reason, is_about_key=True, is_loss=not is_elsewhere))
+                                   reason=reason, is_about_key=True, is_minor=is_minor,
+                                   is_loss=not is_elsewhere))
         folded = fold_word(key)
         if folded in ("ssid", "ssid2") and isinstance(value, str):
             self.names.append(value)
@@ -551,7 +690,7 @@ class DraftReader:
         else:
             written = show_value(f"{key}: {joined}" if key else joined)
         if self._is_accepted(name, joined) and not isinstance(joined, bool):
-            self.translated[name] = joined
+            self._claim_field(name, joined, path)
             is_elsewhere = len(path) > 1 and path[1] in MODELS and path[1] != layer
             called = f"{short_name(name)} of {layer}" if is_elsewhere else short_name(name)
             self.add_error(path, f"{show_value(key)} is called {called}" if key else
@@ -560,7 +699,7 @@ class DraftReader:
         elif name == "link.keys" and key and isinstance(joined, str) and (
                 said := self._find_security(joined)):
             self.add_error(path, f"{written} is {said}", layer, is_loss="where a policy" in said)
-        elif name == "ipsec.ike_proposal" and self._read_ike_list(joined, path):
+        elif name in _PROPOSALS and self._read_proposals(name, joined, path):
             pass
         elif not isinstance(joined, str | int):
             raise NotUnderstoodError
@@ -571,27 +710,42 @@ class DraftReader:
             self.translated[name] = instead
         elif (fields := find_meaning(name, joined)) is not None:
             self._set_meaning(name, fields, joined, path, written)
+        elif name == "dot1x.eap" and fold_word(joined) in NEAREST_EAP:
+            instead = NEAREST_EAP[fold_word(joined)]
+            # Without other mistakes, the loader's message says which methods are known.
+            self.add_error(path, f"{written} is {NOT_MEASURED} ({instead} is)", layer,
+                           is_minor=True, is_loss=True)
+            self.translated[name] = instead
         elif short_name(name) == path[-1] == "identity":
             self._leave_out("dot1x", "identity", joined, CREDENTIAL, path)
         else:
             self._set_fields(name, self._find_several(name, joined, path))
 
-    def _read_ike_list(self, value: Any, path: KeyPath) -> bool:
-        """Read several IKE proposals, which both ends get. Return whether there are several."""
+    def _read_proposals(self, name: str, value: Any, path: KeyPath) -> bool:
+        """Read several proposals, which both ends get. Return whether there are several.
+
+        Args:
+            name: Field of one proposal, ipsec.ike_proposal or ipsec.esp_proposal.
+            value: The proposals in one text.
+            path: Place of the value in the draft.
+        """
+        is_ike = name == "ipsec.ike_proposal"
         words = [word for word in re.split(r"[\s,;]+", str(value)) if word]
-        known = [proposal for word in words if (proposal := find_proposal(word, is_ike=True))]
-        if len(words) < 2 or not known:
+        meant = {word: proposal for word in words
+                 if (proposal := find_proposal(word, is_ike=is_ike)) is not None}
+        if len(words) < 2 or not meant:
             return False
-        lacking = [word for word in words if find_proposal(word, is_ike=True) is None]
+        lacking = [word for word in words if word not in meant]
         if lacking:
             self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", "ipsec",
                            is_loss=True)
-        names = list(dict.fromkeys(known))
-        self.translated["ipsec.ike_proposal"] = names[0]
+        names = list(dict.fromkeys(meant.values()))
+        self.translated[name] = names[0]
         if len(names) > 1:
-            self.add_error(path, f"{show_value(value)} is ike_proposal, and all of them are "
-                           "ike_offered and ike_accepted", "ipsec")
-            self.implied |= {"ipsec.ike_offered": names, "ipsec.ike_accepted": list(names)}
+            lists = [f"{name.removesuffix('proposal')}{end}" for end in ("offered", "accepted")]
+            self.add_error(path, f"{show_value(value)} is {short_name(name)}, and all of them are "
+                           f"{' and '.join(map(short_name, lists))}", "ipsec")
+            self.implied |= {each: [*names] for each in lists}
         return True
 
     def _set_meaning(self, name: str, fields: Fields, value: str | int, path: KeyPath,
@@ -606,7 +760,11 @@ class DraftReader:
         is_minor = is_own_key and (fold_word(value) == fold_word(meant)
                                    or isinstance(value, bool))
         self.add_error(path, f"{written} is {meant}", layer, is_minor=is_minor)
+        former = self.translated.get(name)
         self._set_fields(name, fields)
+        if name in fields:
+            self.translated |= {name: former} if former is not None else {}
+            self._claim_field(name, fields[name], path)
 
     def _find_security(self, words: str) -> str | None:
         """Set the fields that a network's kind of security (such as WPA2) means.
@@ -672,8 +830,44 @@ class DraftReader:
         for each, value in fields.items():
             if each == name:
                 self.translated[each] = value
+            elif each.endswith(".options"):
+                self._add_options(each, value)
             else:
                 self.implied.setdefault(each, value)
+
+    def _claim_field(self, name: str, value: Any, path: KeyPath) -> None:
+        """Set a field from a key of the draft, and remember the key.
+
+        Of two keys the later one counts, but the first proposal. Of two versions of TLS it is the
+        higher one, which both ends negotiate. Of EAP and a certificate for IKE it is EAP: the other
+        end has a certificate.
+        """
+        former = self.translated.get(name)
+        if name == "dot1x.tls.version" and former is not None:
+            value_set = max(str(value), str(former))
+        elif former is not None and (name in _PROPOSALS or (
+                name == "ipsec.authentication" and str(former).startswith("eap"))):
+            value_set = former
+        else:
+            value_set = value
+        self.translated[name] = value_set
+        self.claims.append((name, value, path))
+
+    def _note_conflicts(self) -> None:
+        """Note the keys whose field another key of the draft has set to another value."""
+        for name, value, path in self.claims:
+            final = {**self.translated, **self.said}.get(name)
+            is_gateway = name == "ipsec.authentication" and str(final).startswith("eap") \
+                and value in ("pubkey", "certificate")
+            if value != final and not is_gateway:
+                self.changes.append(Change(
+                    path, show_value(str(path[-1])), frozenset({name.partition(".")[0]}),
+                    reason=f"another key says {short_name(name)}: {final}", is_about_key=True,
+                    is_loss=True))
+
+    def _add_options(self, name: str, options: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add options of daemons that a key means to those that other keys mean."""
+        self.implied[name] = merge_options(self.implied.get(name), options)
 
     def add_error(self, path: KeyPath, text: str, *layers: str, is_about_key: bool = False,
                   is_minor: bool = False, is_loss: bool = False) -> None:

@@ -38,6 +38,7 @@ from policies.draft_reader import (
     Change,
     DraftReader,
     NotUnderstoodError,
+    merge_options,
 )
 from policies.eap_methods import TUNNELS
 from policies.errors import PolicyError, show_value
@@ -134,6 +135,8 @@ class _Corrector:
     def _correct_data(self) -> dict[str, Any]:
         reader = self.reader
         fields = {**reader.weak, **reader.implied, **reader.translated, **reader.said}
+        for name in (name for name in reader.said if name.endswith(".options")):
+            fields[name] = merge_options(reader.implied.get(name), reader.said[name])
         layers: dict[str, Any] = {}
         for layer in Layers.model_fields:
             block = self._layer_block(layer, fields)
@@ -229,6 +232,8 @@ class _Corrector:
             tokens = ike.split("-")
             self._add_key(ipsec, "ipsec", "esp_proposal", "-".join(
                 tokens[:1 if "-prf" in ike else 2]))
+        if ipsec.get("dpd") and ipsec["ike"] == 2 and not {"mobike", "mode"} & {*ipsec}:
+            self._add_key(ipsec, "ipsec", "mobike", 1)
 
     def _add_key(self, block: dict[str, Any], layer: str, key: str, value: Any) -> None:
         self.reader.note_added(("layers", layer, key), key, layer)
@@ -279,7 +284,7 @@ class _Corrector:
                 if layer in MODELS and self._leave_key(data["layers"].get(layer), layer, inside):
                     self.changes.append(Change(
                         ("layers", layer), show_value(inside[-1]), frozenset({layer}),
-                        reason=str(detail["ctx"]["what"])))
+                        reason=str(detail["ctx"]["what"]), is_loss=True))
                     return True
         return False
 
@@ -332,7 +337,9 @@ class _Corrector:
         if isinstance(raw, dict) and place[:2] == ("layers", layer) and len(place) == 3:
             new = {key: value for key, value in block.items()
                    if key not in raw or raw[key] != value}
-            if len(new) == 1 and all(key in block or key == place[-1] for key in raw):
+            is_other = any(key in raw and key != place[-1] for key in new)
+            if len(new) == 1 and not is_other and all(key in block or key == place[-1]
+                                                      for key in raw):
                 return new
         return {layer: block}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
@@ -28,8 +28,10 @@ from policies.policy import Policy, PolicyFile
 from policies.vocabulary import (
     KEY_NAMES,
     LEFT_OUT,
+    NOT_HERE,
     NOT_MEASURED,
     NOTHING_LIKE_IT,
+    WHY_NOT_HERE,
     find_meaning,
     fold_word,
 )
@@ -311,20 +313,38 @@ def _describe_word(place: _ErrorPlace, word: str, choices: Sequence[str]) -> tup
         What is wrong, and what to do.
     """
     field = ".".join(str(part) for part in place.path[1:] if not isinstance(part, int))
-    shown, meant = show_value(word), (find_meaning(field, word) or {}).get(field)
+    shown, fields = show_value(word), find_meaning(field, word) or {}
+    meant = fields.get(field)
     if len([each for each in re.split(r"[\s,;+/|]+", word) if find_meaning(field, each)]) > 1:
         return (f"{place.full_key}: {shown} names several, where one value belongs",
                 place.declared.range_advice)
-    if str(meant) in choices and fold_word(word) != fold_word(meant):
-        key = "" if isinstance(place.path[-1], int) else f"{place.path[-1]}: "
-        return (f"{place.full_key}: {shown} is {meant}",
-                f"write {key}{meant} (known: {', '.join(choices)})")
+    if str(meant) in choices and (fold_word(word) != fold_word(meant) or len(fields) > 1):
+        in_list = isinstance(place.path[-1], int)
+        lines = _write_fields({field: meant, **fields}, field)
+        said = meant if len(fields) == 1 else ", ".join(lines)
+        written = meant if in_list else " and ".join(lines)
+        return (f"{place.full_key}: {shown} is {said}",
+                f"write {written} (known: {', '.join(choices)})")
+    if (instead := NOT_HERE.get(field, {}).get(fold_word(word))) is not None:
+        why = f", as {WHY_NOT_HERE[field]}" if field in WHY_NOT_HERE else ""
+        return (f"{place.full_key}: {shown} is {NOT_MEASURED} ({instead} is){why}",
+                f"write {place.path[-1]}: {instead}")
     if fold_word(word) in NOTHING_LIKE_IT.get(field, ()):
         return f"{place.full_key}: {shown} is {NOT_MEASURED}", place.declared.range_advice
     if place.path[-1] in ("keys", "passphrases", "preshared_key") \
             and not suggest_word(word, choices):
         shown = "this value"  # which may be a passphrase
     return f"{place.full_key}: {shown} is not known", advise_choice(word, choices)
+
+
+def _write_fields(fields: Mapping[str, Any], field: str) -> Sequence[str]:
+    """Return all fields that a word means as YAML, those in the block of `field` first."""
+    block = field.rpartition(".")[0]
+    lines = [f"{name.removeprefix(f'{block}.')}: {value}" for name, value in fields.items()
+             if name.rpartition(".")[0] == block]
+    lines += [f"{name.rpartition('.')[2]}: {value} in layers.{name.rpartition('.')[0]}"
+              for name, value in fields.items() if name.rpartition(".")[0] != block]
+    return lines
 
 
 def _no_number(place: _ErrorPlace) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from policies.eap_methods import METHODS, TUNNELS
 from policies.fields import check_realm, check_server_name
 from policies.link import Cipher, KeyManagement
-from policies.options import Daemon, is_secret, load_options
+from policies.options import NOT_BUILT_IN, Daemon, is_secret, load_options
 from policies.proposals import AEADS, CIPHERS, GROUPS, INTEGRITY, KEMS, PRFS
 
 #: Fields by their dotted names, such as `link.keys`, with their values.
@@ -284,6 +284,7 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
 }
 #: Words that other programs have and no policy can say, with what is measured in their place.
 NOT_HERE: Mapping[str, Mapping[str, str]] = {
+    "link.keys": fold_keys({"sae-pk wpa3-sae-pk": "sae"}),
     "ipsec.authentication": fold_keys({
         "xauth ecdsa": "pubkey", "eap-radius eap-md5 eap-ttls eap-peap": "eap-tls"}),
     "wire.macsec": fold_keys({
@@ -291,13 +292,15 @@ NOT_HERE: Mapping[str, Mapping[str, str]] = {
         "gcm-aes-256-xpn gcm-aes-128-xpn xpn": "GCM-AES-128"}),
 }
 #: Why nothing else is measured, by the field.
-WHY_NOT_HERE: Mapping[str, str] = {"wire.macsec": ONE_SUITE}
+WHY_NOT_HERE: Mapping[str, str] = {"wire.macsec": ONE_SUITE, "link.keys": f"SAE-PK {NOT_BUILT_IN}"}
 #: Fields in seconds, in which other programs write a unit.
 _SECONDS = ("ipsec.dpd", "ipsec.keepalive", "wireguard.keepalive")
 #: The name of a server, perhaps by its kind or in a distinguished name, or the names in a domain.
 _SERVER_NAME = re.compile(r"(?:dns:|.*\bcn=)?(\*?\.)?([^*.][^*;,/= ]*)")
 _TIME = re.compile(r"(\d{1,6}) ?(s|secs?|seconds?|m|min|minutes?|h|hours?)?", re.IGNORECASE)
 
+#: EAP methods that are not measured, with the one that has the most similar tunnel.
+NEAREST_EAP: Mapping[str, str] = dict.fromkeys(("teap", "eapteap", "fast", "eapfast"), "PEAP")
 #: The same, where nothing is measured in their place.
 NOTHING_LIKE_IT: Mapping[str, frozenset[str]] = {
     "dot1x.eap": frozenset((
@@ -392,7 +395,7 @@ def _says_nobody(identity: str) -> bool:
 _SITE_KEYS = (
     "ssid ssid2 utf8-ssid bssid interface interfaces iface ifname driver bridge channel chanlist "
     "freq frequency freq-list scan-freq band bands hw-mode hwmode htmode country country-code "
-    "tx-power txpower width bandwidth network device devices nas-id "
+    "tx-power txpower network device devices nas-id "
     "nas-identifier nasid own-ip-addr auth-server auth-server-addr auth-server-port radius-server "
     "radius-servers radius-ip radius-host radius-port server servers server-ip host address "
     "addresses ip dhcp dhcp4 dhcp6 dns gateway location vendor model controller ap aps macaddr mac "
@@ -401,7 +404,8 @@ _SITE_KEYS = (
     "ap-scan priority disabled enabled autoconnect auto-connect renderer optional wds "
     "radio max-num-sta maxassoc radius-failover")
 _MEDIUM_KEYS = (
-    "ieee80211n ieee80211ac ieee80211ax wmm wmm-enabled beacon-int dtim-period preamble "
+    "ieee80211n ieee80211ac ieee80211ax wmm wmm-enabled qos width channel-width "
+    "bandwidth beacon-int dtim-period preamble "
     "basic-rates supported-rates")
 _CREDENTIAL_KEYS = (
     "key passphrase wpa-passphrase password sae-password wpa-psk secret shared-secret "
@@ -409,11 +413,11 @@ _CREDENTIAL_KEYS = (
     "public-key private-key-passwd private-key-password client-cert client-certificate client-key "
     "ca-cert ca-certificate ca-certs ca ca-path server-cert server-key wep-key wep-key0 wep-key1 "
     "wep-key2 wep-key3 cak mka-cak ckn mka-ckn user username login leftcert rightcert certs cert "
-    "id-file r0kh r1kh raw-psk")
+    "id-file eap-id xauth-id r0kh r1kh raw-psk")
 _UNMEASURED_KEYS = (
     "post-up post-down pre-up pre-down save-config dpd-action dpd-timeout "
-    "rekey-time reauth-time life-time lifetime ike-lifetime encap fragmentation start-action "
-    "close-action ieee80211be uapsd validate wps-state wps rate-limit qos band-steering mac-filter")
+    "rekey rekey-time reauth-time life-time lifetime ike-lifetime encap fragmentation start-action "
+    "close-action ieee80211be uapsd validate wps-state wps rate-limit band-steering mac-filter")
 #: Reasons of keys that are no field of the layer they stand in, by keys.
 _OTHER_REASONS = {
     "persistent-keepalive": "it is keepalive of layers.wireguard",
@@ -432,7 +436,7 @@ _OTHER_REASONS = {
     "layers.dot1x.tls",
     "domain-suffix-match server-domain server-domain-mask": "it is server_domain of "
     "layers.dot1x.tls",
-    "isolate ap-isolate client-isolation": ISOLATED,
+    "isolate ap-isolate isolation client-isolation": ISOLATED,
     "auth-algs": "open system authentication is measured here",
     "eap-server": "the authentication server is a node of its own, and layers.aaa its program",
     "logger-syslog logger-stdout ctrl-interface": "the harness sets it",

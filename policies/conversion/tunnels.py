@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
@@ -21,6 +22,7 @@ from policies.conversion.source import Setting, Source, strip_quotes
 from policies.conversion.syntax import NestedSection
 from policies.conversion.wifi import join_words
 from policies.layers import WireGuardLayer
+from policies.loader import find_declaration
 from policies.proposals import GROUPS, check_ike, is_post_quantum
 from policies.vocabulary import (
     CREDENTIAL,
@@ -47,6 +49,8 @@ _USUAL = {"encap": "no", "fragmentation": "no", "send_certreq": "no", "send_cert
           "dpd_delay": "0", "rekey_time": "0", "reauth_time": "0", "keyingtries": "1",
           "start_action": "none", "dpd_action": "clear", "close_action": "none"}
 _NO = ("no", "0", "false", "disabled")
+#: Why further rounds of authentication are left out.
+_ONE_ROUND = f"a further round of authentication is {NOT_MEASURED}"
 
 
 def read_swanctl(source: Source) -> list[Network]:
@@ -70,6 +74,8 @@ def read_swanctl(source: Source) -> list[Network]:
 def read_other_sections(source: Source) -> list[tuple[int, str, str]]:
     """Return each setting of swanctl.conf that belongs to no connection: line, name, reason."""
     root = syntax.read_nested(source)
+    connections = root.find_section("connections")
+    used = {each.line for each in connections.all_settings()} if connections else set()
     notes = [(each.line, each.full_key, "the other file: convert it by itself"
               if each.key == "include" else NOT_MEASURED) for each in root.settings]
     for section in root.sections:
@@ -83,6 +89,10 @@ def read_other_sections(source: Source) -> list[tuple[int, str, str]]:
             notes += [(each.line, each.full_key, CREDENTIAL) for each in section.all_settings()]
         elif section.name == "pools":
             notes += [(each.line, each.full_key, FROM_SCENARIO) for each in section.all_settings()]
+        elif connections is not None:
+            # Connections take over settings of sections that they refer to.
+            notes += [(each.line, each.full_key, NOT_MEASURED) for each in section.all_settings()
+                      if each.line not in used]
     return notes
 
 
@@ -119,11 +129,7 @@ def _fill_connection(draft: PolicyDraft, section: NestedSection) -> None:
     _set_proposal(draft, "ipsec.esp_proposal", inside.get("esp_proposals"))
     _set_mode(draft, inside.get("mode"))
     _set_mobike(draft, values.get("mobike"))
-    for end in section.sections:
-        if end.name.startswith(("local", "remote")):
-            has_certificates = any(setting.key in ("certs", "cacerts") for setting in end.settings)
-            for setting in end.settings:
-                _set_authentication(draft, setting, has_certificates=has_certificates)
+    _set_authentication(draft, section)
     if (asks := values.get("dpd_delay")) is not None:
         _leave_dpd(draft, asks)
     for other in (children.sections[1:] if children is not None else ()):
@@ -257,38 +263,114 @@ def _leave_dpd(draft: PolicyDraft, setting: Setting) -> None:
                         f"scenario add mobike: 1 and dpd: {min(max(seconds, 5), 600)}")
 
 
-def _set_authentication(draft: PolicyDraft, setting: Setting, *, has_certificates: bool) -> None:
+class _End(NamedTuple):
+    """The first round of authentication of one end of a connection.
+
+    `auth` is the file's setting, None if the file has none. `kind` is its value in a policy's
+    words, "" if a policy has none for it, and None if each way is welcome.
+    """
+
+    name: str
+    auth: Setting | None
+    word: str
+    kind: str | None
+    settings: Sequence[Setting]
+
+
+def _set_authentication(draft: PolicyDraft, section: NestedSection) -> None:
     """Set how IKE's ends prove who they are.
 
-    Args:
-        draft: The policy.
-        setting: The file's `auth`.
-        has_certificates: Whether the end has certificates, in place of raw public keys.
+    A policy has one way for both ends. With EAP, the other end has a certificate.
+
+    Raises:
+        PolicyError: The ends authenticate in two ways that cannot be measured together.
     """
-    if setting.key not in ("auth", "auth2"):
+    ends = [_read_end(draft, section, name) for name in ("local", "remote")]
+    if draft.find_value("ipsec.ike") == 2:
+        _refuse_two_ways(draft, *ends)
+    has_eap = draft.find_value("ipsec.ike") == 2 and any(
+        end.word.startswith("eap") for end in ends)
+    has_certificates = any(setting.key in ("certs", "cacerts") for end in ends
+                           for setting in end.settings)
+    for end in ends:
+        if end.auth is None:
+            continue
+        if end.kind is None:
+            draft.note_loss(end.auth, "both ends prove in one way who they are")
+        elif has_eap and not end.word.startswith("eap"):
+            draft.take_over(end.auth)  # the gateway's, which has a certificate
+        else:
+            _set_way(draft, end, end.auth, has_certificates=has_certificates)
+
+
+def _read_end(draft: PolicyDraft, section: NestedSection, name: str) -> _End:
+    """Return the first round of authentication of an end. Leave out the end's other rounds."""
+    rounds = sorted((each for each in section.sections if each.name.startswith(name)),
+                    key=_find_round)
+    for later in rounds[1:]:
+        for setting in later.settings:
+            draft.leave_out(setting, _ONE_ROUND)
+        draft.replacements.append(f"one round of authentication in place of {len(rounds)}")
+    settings = rounds[0].settings if rounds else []
+    for setting in settings:
+        if setting.key == "auth2":
+            draft.leave_out(setting, _ONE_ROUND)
+            draft.replacements.append("one round of authentication in place of 2")
+    auth = next((setting for setting in reversed(settings) if setting.key == "auth"), None)
+    word = strip_quotes(auth.value).lower() if auth is not None else ""
+    kind: str | None = "pubkey" if word in ("pubkey", "") or word.startswith(
+        ("rsa", "pubkey-", "rsa-")) else word if word in ("psk", "eap-tls", "eap-mschapv2") else ""
+    return _End(name, auth, word, None if word == "any" else kind, settings)
+
+
+def _find_round(section: NestedSection) -> int:
+    """Return the number of a round of authentication, 0 if the section has none."""
+    numbers = [strip_quotes(setting.value) for setting in section.settings
+               if setting.key == "round"]
+    return int(numbers[-1]) if numbers and numbers[-1].isdecimal() else 0
+
+
+def _refuse_two_ways(draft: PolicyDraft, local: _End, remote: _End) -> None:
+    """Refuse a connection whose ends authenticate in two ways that no policy has.
+
+    Raises:
+        PolicyError: The ways are not measured together.
+    """
+    ways = {"eap" if end.word.startswith("eap") else end.kind for end in (local, remote)}
+    has_two_eap = local.word.startswith("eap") and remote.word.startswith("eap")
+    if None in ways or (len(ways) == 1 and not has_two_eap) or ways == {"eap", "pubkey"} \
+            or not ways & {"eap", "psk"}:
         return
-    word = strip_quotes(setting.value).lower()
-    if draft.find_value("ipsec.authentication") in ("eap-tls", "eap-mschapv2"):
-        draft.take_over(setting)  # the gateway's, which has a certificate
-        return
-    if word in ("psk", "eap-tls", "eap-mschapv2") and draft.find_value("ipsec.ike") == 2:
-        draft.set_field("ipsec.authentication", word, setting)
-        return
-    if word in ("pubkey", "") or word.startswith(("rsa", "pubkey-", "rsa-")):
-        kept = draft.find_value("ipsec.authentication") == "certificate"
-        draft.set_field("ipsec.authentication", "certificate" if kept or (
-            has_certificates and draft.find_value("ipsec.ike") == 2) else "pubkey", setting)
-        return
-    if word.startswith("eap") and draft.find_value("ipsec.ike") == 2:
-        draft.set_nearest({"ipsec.authentication": "eap-tls"}, setting, f"IKE's {word}", "eap-tls")
-        return
-    kind = re.match(r"[a-z0-9]+(-[a-z0-9]+)?", word)
-    shown = kind[0] if kind is not None else "it"
-    if any("IKE's" in replacement for replacement in draft.replacements):
-        draft.note_loss(setting, f"{shown} is {NOT_MEASURED}: pubkey stands in for it")
-        draft.set_field("ipsec.authentication", "pubkey", setting)
+    setting = next(end.auth for end in (remote, local) if end.auth is not None)
+    shown = " and ".join(f"{end.name} {_show_way(end)}" for end in (local, remote))
+    raise make_refusal(draft.source, setting, f"{shown} are {NOT_MEASURED} together",
+                       "write psk on both ends, pubkey on both, or EAP on one and pubkey on the "
+                       "other")
+
+
+def _show_way(end: _End) -> str:
+    """Return the name of an end's way of authentication, without names of people or keys."""
+    found = re.match(r"[a-z0-9]+(-[a-z0-9]+)?", end.word)
+    return found[0] if found is not None else "pubkey" if end.auth is None else "it"
+
+
+def _set_way(draft: PolicyDraft, end: _End, setting: Setting, *, has_certificates: bool) -> None:
+    """Set how both ends of IKE prove who they are, by the setting of one end."""
+    name, is_new = "ipsec.authentication", draft.find_value("ipsec.ike") == 2
+    if end.kind == "pubkey":
+        draft.set_field(name, "certificate" if has_certificates and is_new else "pubkey", setting)
+        if "-" in end.word:
+            draft.note_loss(setting, f"{end.word[:64]}: what it demands of a signature is "
+                                     f"{NOT_MEASURED}")
+    elif end.kind and is_new:
+        draft.set_field(name, end.kind, setting)
+    elif end.word.startswith("eap") and is_new:
+        draft.set_nearest({name: "eap-tls"}, setting, f"IKE's {end.word}", "eap-tls")
+    elif any("IKE's" in replacement for replacement in draft.replacements):
+        draft.note_loss(setting, f"{_show_way(end)} is {NOT_MEASURED}: pubkey stands in for it")
+        draft.set_field(name, "pubkey", setting)
     else:
-        draft.set_nearest({"ipsec.authentication": "pubkey"}, setting, f"IKE's {shown}", "pubkey")
+        draft.set_nearest({name: "pubkey"}, setting, f"IKE's {_show_way(end)}", "pubkey")
 
 
 def _place_setting(draft: PolicyDraft, setting: Setting) -> None:
@@ -311,6 +393,8 @@ _WG_SITE = frozenset(("address", "listenport", "dns", "table", "fwmark", "allowe
                       "ip4autodefaultroute", "ip6autodefaultroute", "peerroutes"))
 
 
+#: Why settings of further peers are left out.
+_ONE_PEER = "a policy has one peer, the file's first"
 #: Settings that a policy has, too, by the policy's name.
 _WG_NUMBERS = {"mtu": "mtu", "persistentkeepalive": "keepalive"}
 
@@ -344,12 +428,23 @@ def read_wg_quick(source: Source) -> list[Network]:
     return [Network(own[0].line, (name,) if name and " " not in name else (), settings,
                     _wireguard_filler(
                         [setting for section in own for setting in section.settings],
-                        [setting for section in peers for setting in section.settings]))]
+                        peers[0].settings if peers else [],
+                        [setting for section in peers[1:] for setting in section.settings]))]
 
 
-def _wireguard_filler(interface: Sequence[Setting],
-                      peers: Sequence[Setting]) -> Callable[[PolicyDraft], None]:
-    return lambda draft: fill_wireguard(draft, interface, peers)
+def _wireguard_filler(interface: Sequence[Setting], peer: Sequence[Setting],
+                      further_peers: Sequence[Setting]) -> Callable[[PolicyDraft], None]:
+    def fill_policy(draft: PolicyDraft) -> None:
+        fill_wireguard(draft, interface, peer)
+        for setting in further_peers:
+            is_site = _fold_key(setting) in _WG_SITE
+            draft.leave_out(setting, FROM_SCENARIO if is_site else _ONE_PEER)
+
+    return fill_policy
+
+
+def _fold_key(setting: Setting) -> str:
+    return setting.key.casefold().replace("-", "")
 
 
 def fill_wireguard(draft: PolicyDraft, interface: Sequence[Setting],
@@ -357,16 +452,22 @@ def fill_wireguard(draft: PolicyDraft, interface: Sequence[Setting],
     """Set the policy's WireGuard layer. WireGuard has only one suite."""
     draft.layers.add("wireguard")
     draft.assume_field("wireguard.roams", 1, "WireGuard's peers follow each other's addresses")
+    numbers: set[str] = set()
     for setting in (*interface, *peers):
-        key = setting.key.casefold().replace("-", "")
+        key = _fold_key(setting)
         field = _WG_NUMBERS.get(key, "")
         number = int(setting.value) if setting.value.strip().isdecimal() else 0
-        if field and _is_number_of(field, number):
+        if setting in peers and field in numbers:
+            draft.leave_out(setting, _ONE_PEER)
+        elif field and _is_number_of(field, number):
+            numbers.add(field)
             draft.set_field(f"wireguard.{field}", number, setting)
         elif field and setting.value.strip().lower() in ("0", "off", ""):
             draft.take_over(setting)  # WireGuard's default, as without the setting
         elif field:
-            draft.leave_out(setting, f"wireguard.{field} has another range of numbers")
+            declared = find_declaration(WireGuardLayer, (field,))
+            draft.leave_out(setting, f"wireguard.{field} has another range of numbers: "
+                            f"{declared.low} to {declared.high}")
         elif key == "presharedkey" and setting.value:
             draft.set_field("wireguard.preshared_key", 1, setting)
         elif key in _WG_SECRETS:

@@ -86,6 +86,22 @@ MEANT: Mapping[str, dict[str, Any]] = {
                                 "offered": ["SAE", "WPA-PSK"]}},
     "d15-nested-eap": {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {"eap": "TTLS", "inner": "PAP"}},
     "d16-misspelt": {"link": WPA2_EAP, "dot1x": PEAP},
+    # Drafts with more than two mistakes of several kinds.
+    "d17-vpn-with-eap": {"ipsec": {
+        "ike": 2, "authentication": "eap-mschapv2", "mobike": 1, "dpd": 30,
+        "ike_offered": ["aes256gcm16-prfsha384-ecp384", "aes256-sha256-modp2048"],
+        "esp_accepted": ["aes256gcm16", "aes256-sha256"]}},
+    "d18-xpn": {"wire": {"macsec": "GCM-AES-128", "replay_window": 64}},
+    "d19-blast-radius": {"link": WPA2_EAP, "dot1x": {"eap": "PEAP", "inner": "GTC",
+                                                     "transport": "radsec"}},
+    "d20-product": {"link": {**WPA2_EAP, "pmf": 2, "roaming": "ft", "bss_transition": 1},
+                    "dot1x": PEAP},
+    "d21-teap": {"link": {**WPA2_EAP, "akm": "sha256", "pmf": 2},
+                 "dot1x": {"eap": "PEAP", "inner": "TLS"}},
+    "d22-roam": {"link": {**WPA2_PSK["link"], "roaming": "ft", "options": {"hostapd": {
+        "wpa_group_rekey": 600, "ignore_broadcast_ssid": 1}}}},
+    "d23-vpn-ends": {**WPA2_PSK, "ipsec": {"ike": 2, "ike_proposal": "aes256-sha256-modp2048",
+                                           "authentication": "psk", "dpd": 30}},
 }
 
 
@@ -304,7 +320,108 @@ NAMED_FIELDS: list[tuple[str, str, dict[str, Any]]] = [
      {"wire": {"encrypts": 0, "replay_window": 5}}),
     ("link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TTLS, phase2: auth=CHAP}",
      "'phase2: auth=CHAP' is inner: CHAP", {"dot1x": {"inner": "CHAP"}}),
+    *[(IKE.replace("esp_proposal: aes128-sha256, ", "")
+       + f"ike_proposal: aes128-sha256-ecp256, esp_proposals: {proposals}}}",
+       "all of them are esp_offered and esp_accepted",
+       {"ipsec": {"esp_proposal": "aes256gcm16", "esp_offered": ["aes256gcm16", "aes256-sha256"],
+                  "esp_accepted": ["aes256gcm16", "aes256-sha256"]}})
+      for proposals in ("'aes256gcm16, aes256-sha256'", "[aes256gcm16, aes256-sha256]")],
+    # Options that several keys mean, and those in a policy's own words.
+    *[(f"link: {{cipher: CCMP, keys: {keys}}}", said,
+       {"link": {"options": {"hostapd": hostapd, "wpa_supplicant": supplicant}}})
+      for keys, said, hostapd, supplicant in (
+          ("sae, pmf: 2, wpa_group_rekey: 600, sae_pwe: 2", "option sae_pwe: 2",
+           {"wpa_group_rekey": 600, "sae_pwe": 2}, {"sae_pwe": 2}),
+          ("psk, wpa_group_rekey: 600, hidden: yes", "option ignore_broadcast_ssid",
+           {"wpa_group_rekey": 600, "ignore_broadcast_ssid": 1}, {}),
+          ("psk, hidden: yes, wpa_group_rekey: 600", "option ignore_broadcast_ssid",
+           {"wpa_group_rekey": 600, "ignore_broadcast_ssid": 1}, {}),
+          ("psk, hidden: yes, options: {hostapd: {wpa_group_rekey: 600}}",
+           "option ignore_broadcast_ssid", {"wpa_group_rekey": 600, "ignore_broadcast_ssid": 1},
+           {}),
+          ("sae, pmf: 2, sae_pwe: 2, options: {hostapd: {wpa_group_rekey: 600}}",
+           "option sae_pwe: 2", {"wpa_group_rekey": 600, "sae_pwe": 2}, {"sae_pwe": 2}),
+          ("psk, wpa_group_rekey: 600, options: {hostapd: {wpa_strict_rekey: 1}}",
+           "is an option of hostapd", {"wpa_group_rekey": 600, "wpa_strict_rekey": 1}, {}))],
 ]
+
+
+NAMED_FIELDS += [
+    # Words that looked like others, were called secrets or another component's, or were dropped.
+    (EAP_TLS.replace("eap}", "eap, roaming: ft, ft_over_air: yes}").rstrip(", ") + "}",
+     "'ft_over_air' is what fast transition does without ft_over_ds", {"link": {"roaming": "ft"}}),
+    (EAP_TLS.replace("eap}", "eap, roaming: ft, ft_over_air: no}").rstrip(", ") + "}",
+     "'ft_over_air' is ft_over_ds: 1", {"link": {"ft_over_ds": 1}}),
+    ("link: {cipher: CCMP, keys: SAE-PK}",
+     "'SAE-PK' is not measured here (sae is), as SAE-PK is in neither hostapd nor wpa_supplicant",
+     {"link": {"keys": "sae", "pmf": 2}}),
+    (EAP_TLS + "ocsp: yes, crl: yes}", "'ocsp' is left out: another key says tls.revocation: crl",
+     {"dot1x": {"tls": {"revocation": "crl"}}}),
+    (EAP_TLS + "tls_min_version: '1.2', tls_max_version: '1.3'}",
+     "'tls_min_version' is left out: another key says tls.version: 1.3",
+     {"dot1x": {"tls": {"version": "1.3"}}}),
+    (EAP_TLS + "tls: {max_version: '1.3', min_version: '1.2'}}",
+     "'min_version' is left out: another key says tls.version: 1.3",
+     {"dot1x": {"tls": {"version": "1.3"}}}),
+    (EAP_TLS + "chain: 3, key: RSA-4096}", "'key: RSA-4096' is tls.key: rsa-4096",
+     {"dot1x": {"tls": {"chain": 3, "key": "rsa-4096"}}}),
+    (EAP_TLS + "tls: {curve: secp384r1}}", "'curve: secp384r1' is tls.key: p-384",
+     {"dot1x": {"tls": {"key": "p-384"}}}),
+    ("link: {cipher: CCMP, keys: psk, width: 80, qos: on, wmm: on}",
+     "'width', 'qos' and 'wmm' come from the medium", {}),
+    ("wireguard: {MTU: 9000, PersistentKeepalive: 25}",
+     "MTU: 9000 is no value of mtu (576 to 1440)", {"wireguard": {"keepalive": 25}}),
+    ("wire: {macsec: GCM-AES-XPN-256, replay_window: '64', encrypt: true}",
+     "'GCM-AES-XPN-256' is not measured here (GCM-AES-128 is), as wpa_supplicant 2.10 always",
+     {"wire": {"replay_window": 64, "encrypts": 1}}),
+    ("link: {cipher: CCMP, keys: psk, key_mgmt: SAE}",
+     "'key_mgmt' is left out: another key says keys: psk", {"link": {"keys": "psk"}}),
+    ("link: {cipher: CCMP, keys: psk, roaming: hand, ssid: x}",
+     "'hand' is no value of roaming (ft, ft-pull, okc, pmksa, fils)", {}),
+    ("link: {cipher: CCMP, keys: WPA-EAP, pmf: requierd, akm: sah256}\n  dot1x: {eap: TLS}",
+     "pmf: 'requierd' is taken for 2, akm: 'sah256' is taken for sha256",
+     {"link": {"pmf": 2, "akm": "sha256"}}),
+    (("link: {cipher: CCMP, keys: psk, options: {hostapd: {wpa_group_rekey: 600}}}\n  "
+      "wifi: {options: {hostapd: {wpa_strict_rekey: 1}}}"), "'wifi' is called link",
+     {"link": {"options": {"hostapd": {"wpa_group_rekey": 600, "wpa_strict_rekey": 1},
+                           "wpa_supplicant": {}}}}),
+    ("link: {cipher: CCMP, keys: psk, group_rekey: 600}", "hostapd's option wpa_group_rekey",
+     {"link": {"options": {"hostapd": {"wpa_group_rekey": 600}, "wpa_supplicant": {}}}}),
+    (EAP_TLS.replace("TLS, ", "PEAP, accounting: {server: 10.0.0.1, interim: 60}}"),
+     "'interim' is not known", {"dot1x": {**PEAP, "accounting": 1}}),
+    (EAP_TLS.replace("keys: eap", "keys: WPA-EAP-SHA256").replace("TLS, ", "TEAP}"),
+     "'TEAP' is not measured here (PEAP is)", {"link": {"akm": "sha256"}, "dot1x": PEAP}),
+    ("vpn: {local: {auth: eap-mschapv2}, remote: {auth: pubkey}, proposals: aes128-sha256-ecp256}",
+     "'auth' is called authentication", {"ipsec": {"authentication": "eap-mschapv2"}}),
+    (("vpn: {type: ikev2, left: {ike: aes256-sha256-modp2048}, right: {ike: aes128-sha1-modp1024}, "
+      "dpd: 30}"), "'ike' is left out: another key says ike_proposal: aes256-sha256-modp2048",
+     {"ipsec": {"ike": 2, "ike_proposal": "aes256-sha256-modp2048", "dpd": 30, "mobike": 1}}),
+]
+
+
+@pytest.mark.parametrize(("layers", "said"), [
+    ("link: {cipher: CCMP, keys: WPA-EAP-SHA256, isolashun: 1}\n  dot1x: {eap: TLS}",
+     "'isolashun' is not known; write link: {cipher: CCMP, keys: eap, akm: sha256}"),
+    ("link: {cipher: CCMP, keys: WPA-EAP-SHA256, grup: 600}\n  dot1x: {eap: TLS}",
+     "'grup' is not known; write link: {cipher: CCMP, keys: eap, akm: sha256}"),
+    *[(f"link: {{cipher: CCMP, keys: {word}, roaming: 3}}\n  dot1x: {{eap: 5}}", said)
+      for word, said in {
+          "WPA-EAP-SHA256": "is keys: eap, akm: sha256; write keys: eap and akm: sha256 (known",
+          "FT-EAP": "is keys: eap, roaming: ft; write keys: eap and roaming: ft (known",
+          "WPA-PSK-SHA256": "is keys: psk, akm: sha256; write keys: psk and akm: sha256 (known",
+          "WPA-EAP-SUITE-B-192": "cipher: GCMP-256, akm: suite-b-192, group_mgmt: BIP-GMAC-256, "
+          "pmf: 2; write"}.items()],
+    ("dot1x: {eap: PEAP/GTC}\n  link: {cipher: CCMP, keys: 3}",
+     "is eap: PEAP, inner: GTC; write eap: PEAP and inner: GTC (known"),
+])
+def test_word_beside_an_unknown_one_has_its_whole_meaning(layers: str, said: str,
+                                                          tmp_path: Path) -> None:
+    """A message that leaves out a part of the meaning would lead to a weaker policy."""
+    file = tmp_path / "x.yml"
+    file.write_text(f"id: X\nname: a test\nlayers:\n  {layers}\n")
+    with pytest.raises(PolicyError) as refused:
+        load_policy(file)
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(("layers", "said", "meant"), NAMED_FIELDS)
@@ -344,9 +461,9 @@ layers:
 #: Keys without a field, by the layer they stand in. Each was compared with policies/schema.json.
 _WITHOUT_FIELD = frozenset(map(fold_word, (
     "post-up", "post-down", "pre-up", "pre-down", "save-config", "dpd-action", "dpd-timeout",
-    "rekey-time", "reauth-time", "life-time", "lifetime", "ike-lifetime", "encap", "fragmentation",
-    "start-action", "close-action", "ieee80211be", "uapsd", "validate", "wps-state", "wps",
-    "rate-limit", "qos", "band-steering", "mac-filter")))
+    "rekey", "rekey-time", "reauth-time", "life-time", "lifetime", "ike-lifetime", "encap",
+    "fragmentation", "start-action", "close-action", "ieee80211be", "uapsd", "validate",
+    "wps-state", "wps", "rate-limit", "qos", "band-steering", "mac-filter")))
 
 
 def test_no_other_key_is_called_not_measured() -> None:
