@@ -240,6 +240,7 @@ def test_timers_of_ipsec_are_named_where_there_is_no_router_with_nat() -> None:
               if getattr(policy.layers.ipsec, name)]
     assert timers
     assert _left(policy, *_AT_HOME) == ["ipsec.mobike", *timers]
+    assert _left(policy, *_AT_HOME, "no Mobile IP") == timers
     assert _left(policy, *_AT_HOME, "MOBIKE", "dead peer detection", "NAT keepalives") == []
 
 
