@@ -129,6 +129,7 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
         "TTLS-REALM": "low",
         "TLS-1000": "high",
         "TLS-CRL": "high", "TLS-OCSP": "high", "IKEv2-NAT": "high", "WG-NAT": "low",
+        "WG-PSK": "low", "EAP-TLS-4096": "high",
         "WPA3-P384-ML-KEM": "high", "WPA3-192-FT": "high",
         "WPA3-ML-DSA-44": "high", "WPA3-ML-DSA-65": "high", "WPA3-ML-DSA-87": "high",
         "WPA3-ML-KEM": "high", "WPA3-EAP-TLS-RESUMED": "high", "MACSEC-WINDOW": "high",
