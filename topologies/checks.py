@@ -375,8 +375,8 @@ def _advise_medium(channel: int) -> str:
     band, media = (5, MEDIA_IN_5_GHZ) if channel in FIVE_GHZ_CHANNELS else (6, MEDIA_IN_6_GHZ)
     *others, last = media
     names = f"{', '.join(others)} or {last}" if others else last
-    return (f", and take a medium of {band} GHz, which puts the access points on channels there: "
-            f"--medium {names}")
+    return (f": a network has channels of 2.4 GHz, and a medium of {band} GHz replaces them by its "
+            f"own (--medium {names})")
 
 
 def _check_duty_fields(name: str, node: Node, place: YamlSource) -> None:

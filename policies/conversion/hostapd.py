@@ -87,10 +87,11 @@ def bss_filler(options: Options, whose: str) -> Callable[[PolicyDraft], None]:
         whose: What the file is, in words.
     """
     def fill_policy(draft: PolicyDraft) -> None:
-        _set_protection(draft, options, whose)
-        for option in options.options:
+        counting = options.take_last(draft)
+        _set_protection(draft, counting, whose)
+        for option in counting.options:
             _place_option(draft, option)
-        _set_vlan(draft, options)
+        _set_vlan(draft, counting)
 
     return fill_policy
 

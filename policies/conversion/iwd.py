@@ -16,14 +16,20 @@ from policies.conversion import syntax
 from policies.conversion.network import Network, decode_name
 from policies.conversion.result import PolicyDraft
 from policies.conversion.source import Setting, Source
-from policies.conversion.wifi import Option, Options, find_reason
+from policies.conversion.wifi import Option, Options, find_reason, join_words, note_replaced
 from policies.conversion.wpa_supplicant import network_filler
+from policies.link import EXCHANGED
 from policies.vocabulary import CREDENTIAL, FROM_SCENARIO
 
 _SECRETS = re.compile(r"Passphrase|PreSharedKey|.*Password|.*Passphrase|.*Key|.*Cert|SAE-PT-.*|"
                       r"Encrypted.*|.*-Identity", re.IGNORECASE)
 _SUFFIXES = (".psk", ".8021x", ".open")
 _UNSAID = "the profile does not say it"
+#: iwd's words for networks with an older way in, by the profile's kind.
+_TRANSITIONS = {".psk": "personal", ".8021x": "enterprise", ".open": "open"}
+#: Settings of the section [Settings] that say which networks iwd joins.
+_STRICT = ("transitiondisable", "disabledtransitionmodes", "usedefaulteccgroup")
+_TRUE = ("true", "1")
 
 
 def read_networks(source: Source) -> list[Network]:
@@ -52,16 +58,24 @@ def read_networks(source: Source) -> list[Network]:
 
 def _fill_profile(draft: PolicyDraft, settings: Sequence[Setting], suffix: str,
                   line: int) -> None:
-    values = {setting.key.casefold(): setting for setting in settings}
+    note_replaced(draft, settings)
+    values = {setting.key.casefold(): setting for setting in settings
+              if setting.key.casefold() not in _STRICT or setting.section == "[Settings] "}
     for setting in settings:
         _leave_setting(draft, setting)
     if suffix == ".8021x" or any(key.startswith("eap-") for key in values):
         _fill_eap(draft, values, line)
+        kind = ".8021x"
     elif suffix == ".psk" or values.keys() & {"passphrase", "presharedkey"}:
         _fill_passphrase(draft, values)
-    elif _is_wpa3_alone(values):
-        for name, value in (("cipher", "CCMP"), ("keys", "owe"), ("pmf", 2)):
-            draft.assume_field(f"link.{name}", value, "the profile is for networks with OWE alone")
+        kind = ".psk"
+    else:
+        kind = ".open"
+        if _is_wpa3_alone(values, kind):
+            for name, value in (("cipher", "CCMP"), ("keys", "owe"), ("pmf", 2)):
+                draft.assume_field(f"link.{name}", value,
+                                   "the profile is for networks with OWE alone")
+    _set_strictness(draft, values, kind)
 
 
 def _leave_setting(draft: PolicyDraft, setting: Setting) -> None:
@@ -69,15 +83,16 @@ def _leave_setting(draft: PolicyDraft, setting: Setting) -> None:
         draft.leave_out(setting, find_reason("wpa_supplicant", "scan_ssid"))
     elif _SECRETS.fullmatch(setting.key):
         draft.leave_out(setting, CREDENTIAL)
-    elif setting.key.casefold() == "transitiondisable":
-        draft.take_over(setting)
+    elif setting.key.casefold() in _STRICT:
+        if setting.section != "[Settings] ":
+            draft.leave_out(setting, "iwd reads it in the section [Settings] alone (assumed)")
     elif setting.section != "[Security] ":  # as a prefix of the key
         draft.leave_out(setting, FROM_SCENARIO)
 
 
 def _fill_passphrase(draft: PolicyDraft, values: Mapping[str, Setting]) -> None:
     """Set a link layer with a passphrase: WPA3 if the profile is for it, else WPA2."""
-    if _is_wpa3_alone(values) or any(key.startswith("sae-pt-") for key in values):
+    if _is_wpa3_alone(values, ".psk") or any(key.startswith("sae-pt-") for key in values):
         draft.assume_field("link.keys", "sae", "the profile is for WPA3 alone, or was used with it")
         draft.assume_field("link.pmf", 2, "WPA3 requires it")
     else:
@@ -87,10 +102,58 @@ def _fill_passphrase(draft: PolicyDraft, values: Mapping[str, Setting]) -> None:
     draft.assume_field("link.cipher", "CCMP", f"{_UNSAID}, and this is the most common")
 
 
-def _is_wpa3_alone(values: Mapping[str, Setting]) -> bool:
-    """Return whether a profile of iwd refuses networks older than WPA3."""
+def _is_strict(values: Mapping[str, Setting]) -> bool:
+    """Return whether a profile of iwd refuses TKIP and networks without PMF."""
     found = values.get("transitiondisable")
-    return found is not None and found.value.lower() in ("true", "1")
+    return found is not None and found.value.lower() in _TRUE
+
+
+def _is_wpa3_alone(values: Mapping[str, Setting], kind: str) -> bool:
+    """Return whether a profile of iwd refuses networks older than WPA3."""
+    modes = values.get("disabledtransitionmodes")
+    return _is_strict(values) and modes is not None and _TRANSITIONS[kind] in [
+        word.lower() for word in modes.value_words]
+
+
+def _set_strictness(draft: PolicyDraft, values: Mapping[str, Setting], kind: str) -> None:
+    """Set what a profile of iwd requires of networks: PMF, WPA3 and a group."""
+    strict, modes, group = (values.get(name) for name in _STRICT)
+    if strict is not None and not _is_strict(values):
+        draft.take_over(strict)
+    elif strict is not None and draft.find_value("link.keys") is not None:
+        draft.set_field("link.pmf", 2, strict)
+    elif strict is not None:
+        draft.leave_out(strict, "it refuses TKIP and networks without PMF, and an open network "
+                        "has neither")
+    if modes is not None:
+        _set_modes(draft, modes, kind, is_alone=_is_wpa3_alone(values, kind),
+                   is_strict=strict is not None and _is_strict(values))
+    if group is None:
+        return
+    if draft.find_value("link.keys") not in EXCHANGED:
+        draft.leave_out(group, "the group is of SAE and OWE, which the policy lacks")
+    elif group.value.lower() in _TRUE:
+        draft.set_field("link.group", 19, group)
+    else:
+        draft.leave_out(group, "iwd learns the group from the network; the policy has hostap's")
+
+
+def _set_modes(draft: PolicyDraft, modes: Setting, kind: str, *, is_alone: bool,
+               is_strict: bool) -> None:
+    """Set WPA3 alone where the profile disables its kind's transition mode."""
+    others = [word for word in modes.value_words if word.lower() != _TRANSITIONS[kind]]
+    if not is_strict:
+        draft.leave_out(modes, "iwd reads it with TransitionDisable=true alone (assumed)")
+        return
+    if is_alone and kind == ".8021x":
+        draft.set_field("link.akm", "sha256", modes)
+        draft.note_loss(modes, "networks with WPA2-Enterprise are refused; that WPA3-Enterprise "
+                        "has SHA-256 is assumed")
+    elif is_alone:
+        draft.take_over(modes)
+    if others:
+        draft.note_loss(modes, f"{join_words(others, _TRANSITIONS.values())}: the profile is not "
+                        "of this kind")
 
 
 def _fill_eap(draft: PolicyDraft, values: Mapping[str, Setting], line: int) -> None:

@@ -16,7 +16,7 @@ from policies.conversion.network import Network, decode_name
 from policies.conversion.result import PolicyDraft, make_refusal
 from policies.conversion.source import Section, Setting, Source
 from policies.conversion.tunnels import fill_wireguard
-from policies.conversion.wifi import Option, Options
+from policies.conversion.wifi import Option, Options, note_replaced
 from policies.conversion.wpa_supplicant import network_filler
 from policies.vocabulary import CREDENTIAL, FROM_SCENARIO, NOT_MEASURED
 
@@ -57,11 +57,18 @@ _NAMES: dict[str, dict[str, str]] = {
 _MANAGEMENTS = {"wpa-psk": "WPA-PSK", "sae": "SAE", "owe": "OWE", "wpa-eap": "WPA-EAP",
                 "wpa-eap-suite-b-192": "WPA-EAP-SUITE-B-192", "none": "NONE",
                 "ieee8021x": "IEEE8021X"}
-#: Protected management frames by NetworkManager's numbers. 0 is its default.
-_PMF = {"1": "0", "disable": "0", "2": "1", "optional": "1", "3": "2", "required": "2"}
-#: Bits of phase1-auth-flags that concern TLS 1.2 and 1.3, with wpa_supplicant's words.
-_TLS_FLAGS = {0x4: "tls_disable_tlsv1_2=1", 0x10: "tls_disable_tlsv1_3=1",
+#: Protected management frames by NetworkManager's numbers, "" for its default.
+_PMF = {"0": "", "default": "",
+        "1": "0", "disable": "0", "2": "1", "optional": "1", "3": "2", "required": "2"}
+#: Bits of phase1-auth-flags, with wpa_supplicant's words.
+_TLS_FLAGS = {0x1: "tls_disable_tlsv1_0=1", 0x2: "tls_disable_tlsv1_1=1",
+              0x4: "tls_disable_tlsv1_2=1", 0x8: "tls_disable_time_checks=1",
+              0x10: "tls_disable_tlsv1_3=1", 0x20: "tls_disable_tlsv1_0=0",
+              0x40: "tls_disable_tlsv1_1=0", 0x80: "tls_disable_tlsv1_2=0",
               0x100: "tls_disable_tlsv1_3=0"}
+#: What else a station of NetworkManager takes, by its key management.
+_FURTHER = {"WPA-PSK": "SAE (WPA3), SHA-256 and fast transition",
+            "WPA-EAP": "SHA-256 and fast transition"}
 
 
 def read_networks(source: Source) -> list[Network]:
@@ -89,6 +96,8 @@ def _make_filler(sections: Sequence[Section], values: _Values) -> Callable[[Poli
     present = {section.name for section in sections}
 
     def fill_policy(draft: PolicyDraft) -> None:
+        for section in sections:
+            note_replaced(draft, section.settings)
         _leave_site_keys(draft, sections)
         if kind is not None:
             draft.take_over(kind)
@@ -158,10 +167,37 @@ def _fill_wifi(draft: PolicyDraft, sections: Sequence[Section], values: _Values)
     if algorithm is not None and algorithm.value == "leap":
         raise make_refusal(draft.source, algorithm, f"LEAP is {NOT_MEASURED}", "write wpa-eap")
     if any(section.name == "wifi-security" for section in sections):
+        options = _join_phase1(draft, Options(options).take_last(draft).options)
         network_filler(Options(options), line, "the profile")(draft)
+        _say_defaults(draft, options)
     else:  # an open network
         for option in options:
             draft.leave_out(option.setting, FROM_SCENARIO)
+
+
+def _join_phase1(draft: PolicyDraft, options: Sequence[Option]) -> list[Option]:
+    """Return the options with one phase1, as NetworkManager writes it from several settings."""
+    parts = [option for option in options if option.name == "phase1"]
+    joined = [option for option in options if option.name != "phase1"]
+    if parts:
+        draft.take_over(*(option.setting for option in parts))
+        joined.append(parts[-1]._replace(value=" ".join(option.value for option in parts)))
+    return joined
+
+
+def _say_defaults(draft: PolicyDraft, options: Sequence[Option]) -> None:
+    """Assume NetworkManager's default of PMF, and note which other key managements it takes."""
+    by_name = {option.name: option for option in options}
+    has_rsn = draft.find_value("link.keys") in ("psk", "eap") and draft.find_value(
+        "link.cipher") not in ("TKIP", "WEP-40", "WEP-104")
+    if has_rsn and "ieee80211w" not in by_name:
+        draft.assume_field("link.pmf", 1, "NetworkManager's default, if its own configuration "
+                           "(wifi-sec.pmf) says nothing else")
+    management = by_name.get("key_mgmt")
+    if management is not None and has_rsn and management.value in _FURTHER:
+        draft.note_loss(management.setting, f"NetworkManager also takes "
+                        f"{_FURTHER[management.value]} where the access point offers them "
+                        "(assumed); the policy has none of them")
 
 
 def _make_options(draft: PolicyDraft, section: str, setting: Setting) -> Iterator[Option]:
@@ -198,10 +234,13 @@ def _make_management(draft: PolicyDraft, setting: Setting) -> Iterator[Option]:
 
 
 def _make_pmf(draft: PolicyDraft, setting: Setting) -> Iterator[Option]:
-    if setting.value in _PMF:
-        yield Option("ieee80211w", _PMF[setting.value], setting)
-    else:
+    number = _PMF.get(setting.value.lower())
+    if number:
+        yield Option("ieee80211w", number, setting)
+    elif number == "":
         draft.take_over(setting)
+    else:
+        draft.leave_out(setting, "0, 1, 2 or 3 belongs here")
 
 
 def _make_fils(draft: PolicyDraft, setting: Setting) -> Iterator[Option]:
@@ -218,7 +257,12 @@ def _make_tls_versions(draft: PolicyDraft, setting: Setting) -> Iterator[Option]
     """Yield wpa_supplicant's switches of TLS versions for NetworkManager's flags."""
     is_number = re.fullmatch(r"0x[0-9a-fA-F]{1,6}|0|[1-9]\d{0,6}", setting.value)
     number = int(setting.value, 0) if is_number else 0
+    if not is_number:
+        draft.leave_out(setting, "a number belongs here")
+        return
     draft.take_over(setting)
+    if number & ~sum(_TLS_FLAGS):
+        draft.note_loss(setting, f"flags other than 0x1ff are {NOT_MEASURED}")
     if words := [word for bit, word in _TLS_FLAGS.items() if number & bit]:
         yield Option("phase1", " ".join(words), setting)
 

@@ -17,7 +17,7 @@ from policies.conversion.network import Network, decode_name
 from policies.conversion.result import PolicyDraft, make_refusal
 from policies.conversion.source import Setting, Source
 from policies.conversion.syntax import UciSection
-from policies.conversion.wifi import Option, Options
+from policies.conversion.wifi import Option, Options, note_replaced
 from policies.conversion.wpa_supplicant import network_filler
 from policies.vocabulary import CREDENTIAL, FROM_SCENARIO, NOT_MEASURED
 
@@ -122,12 +122,15 @@ def _interface_filler(section: UciSection, settings: dict[str, Setting],
         for setting in section.settings:
             if setting.key in _SITE:
                 draft.leave_out(setting, FROM_SCENARIO)
+        replaced = note_replaced(draft, [each for each in section.settings
+                                         if each.key not in _SITE])
+        counting = [each for each in section.settings if each not in replaced]
         if mode.startswith("ap"):
-            options = Options([*_access_point_options(draft, section.settings, settings)])
+            options = Options([*_access_point_options(draft, counting, settings)])
             bss_filler(options, _WHOSE)(draft)
             _set_devices(draft, devices)
         else:
-            options = Options([*_station_options(draft, section.settings, settings)])
+            options = Options([*_station_options(draft, counting, settings)])
             network_filler(options, section.line, _WHOSE)(draft)
 
     return fill_policy
@@ -176,8 +179,7 @@ def _split_encryption(draft: PolicyDraft, setting: Setting) -> tuple[str, str, l
     return *kinds[base], ciphers
 
 
-#: Key managements of OpenWrt's kinds: always, and with 802.11r. With protected management frames
-#: it adds SHA-256 to the first ones, which a policy has only where there is nothing else.
+#: Key managements of OpenWrt's kinds: always, and with 802.11r.
 _MANAGEMENTS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "PSK": (("WPA-PSK",), ("FT-PSK",)), "SAE": (("SAE",), ("FT-SAE",)),
     "PSK-SAE": (("WPA-PSK", "SAE"), ("FT-PSK", "FT-SAE")), "OWE": (("OWE",), ()),
@@ -185,6 +187,8 @@ _MANAGEMENTS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "EAP-EAP2": (("WPA-EAP", "WPA-EAP-SHA256"), ("FT-EAP",)),
     "EAP192": (("WPA-EAP-SUITE-B-192",), ()),
 }
+#: Key managements that OpenWrt's hostapd.sh adds with protected management frames.
+_WITH_PMF = {"PSK": "WPA-PSK-SHA256", "PSK-SAE": "WPA-PSK-SHA256", "EAP": "WPA-EAP-SHA256"}
 #: Protected management frames that OpenWrt sets without `option ieee80211w`.
 _USUAL_PMF = {"SAE": "2", "OWE": "2", "EAP2": "2", "EAP192": "2", "PSK-SAE": "1", "EAP-EAP2": "1"}
 
@@ -220,6 +224,9 @@ def _rsn_options(draft: PolicyDraft, settings: dict[str, Setting], version: str,
         draft.leave_out(fast, f"fast transition with this encryption is {NOT_MEASURED}")
     elif fast is not None:
         draft.take_over(fast)
+    number = pmf.value if pmf is not None else _USUAL_PMF.get(kind, "0")
+    if number in ("1", "2") and kind in _WITH_PMF and version != "1":
+        words = (*words, _WITH_PMF[kind])
     yield Option("wpa", version, encryption)
     for name in ("wpa_key_mgmt", "key_mgmt"):
         yield Option(name, " ".join(words), encryption)
@@ -227,8 +234,7 @@ def _rsn_options(draft: PolicyDraft, settings: dict[str, Setting], version: str,
         yield Option(name, " ".join(ciphers), encryption)
     if kind.startswith("EAP"):
         yield Option("ieee8021x", "1", encryption)
-    yield Option("ieee80211w", pmf.value if pmf is not None else _USUAL_PMF.get(kind, "0"),
-                 pmf if pmf is not None else encryption)
+    yield Option("ieee80211w", number, pmf if pmf is not None else encryption)
 
 
 def _wep_options(settings: dict[str, Setting], encryption: Setting) -> Iterator[Option]:

@@ -41,6 +41,12 @@ _WEP_DIGITS = {10: "WEP-40", 26: "WEP-104"}
 _WEP_CHARACTERS = {5: "WEP-40", 13: "WEP-104"}
 
 
+#: Options that name several servers, keys or networks, each on a line of its own.
+_REPEATABLE = re.compile(r"r[01]kh$|sae_password$|(auth|acct)_server_|radius_(auth|acct)_req_attr$|"
+                         r"nai_realm$|roaming_consortium|venue_(name|url)$|anqp_elem$|hs20_|osu_|"
+                         r"operator_|airtime_bss_weight$|maclist$")
+
+
 class Option(NamedTuple):
     """An option of hostapd or wpa_supplicant, with the setting of the file that gives it."""
 
@@ -54,6 +60,23 @@ class Option(NamedTuple):
         return [word for word in re.split(r"[\s,;]+", strip_quotes(self.value).upper()) if word]
 
 
+def note_replaced(draft: PolicyDraft, settings: Sequence[Setting]) -> set[Setting]:
+    """Return the settings that a later one of the same key replaces, and note each of them.
+
+    Settings of several servers or keys are read as a list, and replace nothing.
+    """
+    last = {setting.full_key.casefold(): setting for setting in settings
+            if strip_quotes(setting.value).strip()}
+    replaced = set()
+    for setting in settings:
+        later = last.get(setting.full_key.casefold(), setting)
+        if later.line > setting.line and not _REPEATABLE.match(setting.key):
+            draft.note_loss(setting, f"line {later.line} has another value, and the last one "
+                            "counts")
+            replaced.add(setting)
+    return replaced
+
+
 @dataclass
 class Options:
     """The daemon options of one network. If several have one name, the last one counts."""
@@ -64,6 +87,12 @@ class Options:
         """Return the option of a name, None if it is missing or empty."""
         return next((option for option in reversed(self.options)
                      if option.name == name and strip_quotes(option.value).strip()), None)
+
+    def take_last(self, draft: PolicyDraft) -> Options:
+        """Return the options that count, and note those that later ones replace."""
+        replaced = note_replaced(draft, [option.setting for option in self.options
+                                         if not _REPEATABLE.match(option.name)])
+        return Options([option for option in self.options if option.setting not in replaced])
 
     def read_number(self, draft: PolicyDraft, name: str, default: int = 0) -> int:
         """Return the number in an option, and note that the option is respected.
@@ -79,6 +108,8 @@ class Options:
             raise make_refusal(draft.source, option.setting, "a number belongs here",
                                "write 0 or another number")
         draft.take_over(option.setting)
+        if strip_quotes(option.value)[found.end():].strip():
+            draft.note_loss(option.setting, "what stands behind the number is left out")
         return int(found[1])
 
     def is_set(self, draft: PolicyDraft, name: str) -> bool:
@@ -140,6 +171,9 @@ def set_key_management(draft: PolicyDraft, option: Option, all_of: str) -> str:
         nearest = OTHER_KEY_MANAGEMENTS.get(word)
         if nearest is not None:
             draft.set_nearest(_key_fields(nearest), option.setting, word, nearest)
+            if others := [other for other in words if other != word]:
+                draft.note_loss(option.setting, f"{join_words(others, OTHER_KEY_MANAGEMENTS)}: a "
+                                "policy has one of them")
             return nearest
     others = [word for word in words if word in OTHER_KEY_MANAGEMENTS]
     raise make_refusal(draft.source, option.setting,
@@ -358,6 +392,10 @@ _NEAREST_EAP = {"TEAP": "PEAP", "FAST": "PEAP", "SIM": "AKA"}
 _NEAREST_INNER = {"MSCHAP": "MSCHAPV2", "CHAP": "PAP", "GTC": "PAP", "MD5": "PAP", "OTP": "GTC"}
 
 
+#: Words of phase2 that a message may name, beside the method.
+_PHASE2_WORDS = ("mschapv2_retry=0", "mschapv2_retry=1")
+
+
 def set_eap(draft: PolicyDraft, option: Option) -> None:
     """Set the policy's EAP method: the first of several that qop supports."""
     words = list(dict.fromkeys(option.value_words))
@@ -377,6 +415,9 @@ def set_eap(draft: PolicyDraft, option: Option) -> None:
         nearest = _NEAREST_EAP[near[0]]
         draft.set_nearest({"dot1x.eap": nearest}, option.setting, f"EAP-{near[0]}",
                           f"EAP-{nearest}")
+        if others := [word for word in words if word != near[0]]:
+            draft.note_loss(option.setting,
+                            f"{join_words(others, _EAP_METHODS)}: a policy has one EAP method")
     else:
         raise make_refusal(draft.source, option.setting, f"this EAP method is {NOT_MEASURED}",
                            f"known are {', '.join(METHODS)}")
@@ -396,6 +437,10 @@ def set_inner(draft: PolicyDraft, option: Option | None) -> None:
         return
     words = [word.rpartition("=")[2].replace("TUNNELED-", "").removeprefix("EAP-")
              for word in option.value_words if "=" not in word or word.startswith("AUTH")]
+    further = [word.lower() for word in option.value_words
+               if "=" in word and not word.startswith("AUTH")]
+    if words and further:
+        draft.note_loss(option.setting, f"{join_words(further, _PHASE2_WORDS)}: {NOT_MEASURED}")
     chosen = next((word for word in words if word in known), None)
     if chosen is not None:
         draft.set_field("dot1x.inner", chosen, option.setting)
@@ -415,6 +460,9 @@ def set_inner(draft: PolicyDraft, option: Option | None) -> None:
     nearest = _NEAREST_INNER.get(near, known[0])
     nearest = nearest if nearest in known else known[0]
     draft.set_nearest({"dot1x.inner": nearest}, option.setting, near, nearest)
+    if others := [word for word in dict.fromkeys(words) if word != near]:
+        draft.note_loss(option.setting,
+                        f"{join_words(others, _EAP_METHODS)}: a policy has one inner method")
 
 
 def assume_eap(draft: PolicyDraft, whose: str) -> None:

@@ -23,6 +23,7 @@ from policies.conversion.wifi import (
     complete_link,
     describe_version,
     find_reason,
+    join_words,
     pass_option,
     set_cached_keys,
     set_cipher,
@@ -118,12 +119,13 @@ def network_filler(options: Options, line: int, whose: str) -> Callable[[PolicyD
         whose: What the file is, in words.
     """
     def fill_policy(draft: PolicyDraft) -> None:
-        if options.is_set(draft, "macsec_policy"):
-            set_macsec(draft, options, options.find_option("eap"))
+        counting = options.take_last(draft)
+        if counting.is_set(draft, "macsec_policy"):
+            set_macsec(draft, counting, counting.find_option("eap"))
         else:
-            _set_protection(draft, options)
-            _say_server_is_unchecked(draft, options, line, whose)
-        for option in options.options:
+            _set_protection(draft, counting)
+            _say_server_is_unchecked(draft, counting, line, whose)
+        for option in counting.options:
             _place_option(draft, option)
 
     return fill_policy
@@ -181,7 +183,14 @@ def _set_rsn(draft: PolicyDraft, options: Options, management: Option | None) ->
 
 def _take_version(draft: PolicyDraft, proto: Option, *, is_old: bool) -> None:
     cipher = draft.find_value("link.cipher")
-    if (cipher == "TKIP") == is_old:
+    names = {"WPA": "WPA", "RSN": "WPA2", "WPA2": "WPA2"}
+    versions = {names[word] for word in proto.value_words if word in names}
+    if unknown := [word for word in proto.value_words if word not in names]:
+        draft.note_loss(proto.setting, f"{join_words(unknown, ('OSEN',))}: {NOT_MEASURED}")
+    if len(versions) > 1:
+        draft.note_loss(proto.setting, "WPA beside WPA2: a policy has one of them; "
+                        f"{describe_version(cipher)}")
+    elif (cipher == "TKIP") == is_old:
         draft.take_over(proto.setting)
     else:
         draft.note_loss(proto.setting, f"{describe_version(cipher)} here")

@@ -20,7 +20,7 @@ from policies import (
     load_policy,
     policy_ids,
 )
-from policies.layers import IpsecLayer, MptcpLayer, QuicLayer, WireGuardLayer, WireLayer
+from policies.layers import IpsecLayer, Layers, MptcpLayer, QuicLayer, WireGuardLayer, WireLayer
 from policies.options import DAEMONS, load_options
 
 
@@ -169,8 +169,10 @@ def test_option_that_a_check_covers_is_named_where_the_check_does_not_hold() -> 
         "wpa_gmk_rekey", "ignore_broadcast_ssid"))
     held = CheckRecord(check=key_management.HIDDEN_NETWORK_CHECK, ok=True, detail="")
     assert [each.path for each in judgement.unchecked_settings(policy)] == [rekey]
-    assert [each.path for each in judgement.unchecked_settings(policy, [held])] == [rekey]
-    for evidence in ([], [held.model_copy(update={"ok": False})]):
+    made = [held.model_copy(update={"check": name}) for name in (
+        "pairwise cipher negotiated", "key management negotiated")]
+    assert [each.path for each in judgement.unchecked_settings(policy, [held, *made])] == [rekey]
+    for evidence in ([], [held.model_copy(update={"ok": False}), *made]):
         assert [each.path for each
                 in judgement.unchecked_settings(policy, evidence)] == [name, rekey]
 
@@ -184,11 +186,12 @@ def test_checks_of_the_table_of_options_exist() -> None:
 def test_renewal_of_group_keys_is_named_where_streams_are_shorter() -> None:
     """No check of it is made then."""
     policy = load_policy(PROJECT / "examples" / "wpa2-psk-group-rekey.yml")
-    made = CheckRecord(check="station is associated", ok=True, detail="")
-    assert [each.path for each in judgement.unchecked_settings(policy, [made])] == [
+    made = [CheckRecord(check=name, ok=True, detail="") for name in (
+        "pairwise cipher negotiated", "key management negotiated")]
+    assert [each.path for each in judgement.unchecked_settings(policy, made)] == [
         "link.options.hostapd.wpa_group_rekey"]
-    renewed = made.model_copy(update={"check": "group key is renewed"})
-    assert judgement.unchecked_settings(policy, [made, renewed]) == []
+    renewed = made[0].model_copy(update={"check": "group key is renewed"})
+    assert judgement.unchecked_settings(policy, [*made, renewed]) == []
 
 
 def _left(policy: Policy, *names: str) -> list[str]:
@@ -208,7 +211,8 @@ def test_settings_of_which_a_study_makes_no_check_are_named() -> None:
 
 def test_a_hall_names_what_its_judge_does_not_look_at() -> None:
     """It has neither management frames nor the inside of tunnels."""
-    of_the_hall = ("all let in", "each authenticated", "protected as the policy says")
+    of_the_hall = ("all let in", "each authenticated", "each station has its own keys",
+                   "protected as the policy says")
     assert _left(load_named("M2"), *of_the_hall) == []
     assert _left(load_named("M4"), *of_the_hall) == ["link.pmf", "dot1x.eap", "dot1x.inner",
                                                      "dot1x.identity"]
@@ -220,4 +224,56 @@ def test_checks_that_cover_settings_are_those_that_prove_them() -> None:
     """One word for each check here and there."""
     assert all(PROVEN_BY.get(path, "").startswith(tuple(beginnings))
                or PROVEN_BY[path].startswith("protection of management frames")
-               for path, beginnings in judgement._COVERED_BY.items() if path != "link.ocv")
+               for path, beginnings in judgement._COVERED_BY.items()
+               if path not in ("link.ocv", *REFUSED))
+
+
+#: What authenticast1998 checks of a policy in N2, which has no move and no router with NAT.
+_AT_HOME = ("every packet is authentic", "captures are complete", "pairwise cipher negotiated",
+            "key management negotiated", "ISAKMP packets", "IKE proposal",
+            "ESP transforms in the kernel", "no clear inner packet",
+            "management frames are protected", "SAE group")
+
+
+def test_timers_of_ipsec_are_named_where_there_is_no_router_with_nat() -> None:
+    """Only qop2007 refuses them there; other studies make no check of them."""
+    policy = load_policy(PROJECT / "examples" / "ikev2-nat.yml")
+    timers = [f"ipsec.{name}" for name in ("dpd", "keepalive")
+              if getattr(policy.layers.ipsec, name)]
+    assert timers
+    assert _left(policy, *_AT_HOME) == ["ipsec.mobike", *timers]
+    assert _left(policy, *_AT_HOME, "no Mobile IP") == timers
+    assert _left(policy, *_AT_HOME, "MOBIKE", "dead peer detection", "NAT keepalives") == []
+
+
+@pytest.mark.parametrize(("roaming", "left"), [
+    ("okc", ["link.roaming"]), ("pmksa", ["link.roaming"]), ("ft", [])])
+def test_roaming_is_named_where_nobody_moves(roaming: str, left: list[str]) -> None:
+    """Fast transition has a key management of its own, which the first association shows."""
+    policy = Policy.model_validate({"id": "X", "name": "X", "layers": {
+        "link": {"cipher": "CCMP", "keys": "eap", "roaming": roaming}, "dot1x": {"eap": "TLS"}}})
+    assert _left(policy, *_AT_HOME, "EAP method TLS") == left
+    assert _left(policy, *_AT_HOME, "EAP method TLS", "goes on with cached keys") == []
+
+
+def test_zero_that_differs_from_the_default_is_named() -> None:
+    """MACsec encrypts unless `encrypts` is 0."""
+    wire = Policy.model_validate({"id": "X", "name": "X", "layers": {
+        "wire": {"macsec": "GCM-AES-128", "encrypts": 0}}})
+    assert _left(wire, "MACsec in the kernels") == ["wire.encrypts"]
+    assert _left(wire, "MACsec in the kernels", "MACsec encrypts") == []
+
+
+#: Fields that a function of their own names, or whose value no policy can change.
+_OTHERWISE = {"link.options", "dot1x.options", "dot1x.tls", "dot1x.tls.realm", "link.accepted",
+              "dot1x.message_authenticator", "ipsec.esp_offered", "ipsec.esp_accepted",
+              "wireguard.authentication", "quic.authentication"}
+#: Layers that studies refuse, except the one which measures it by checks of its own.
+_OF_ONE_STUDY = {"stream", "kerberos", "channel"}
+
+
+def test_every_field_is_named_where_a_study_makes_no_check_of_it() -> None:
+    """A field that comes later needs checks that cover it, or a function that names it."""
+    assert {name.partition(".")[0] for name in LAYERS} == {*Layers.model_fields} - _OF_ONE_STUDY
+    fields = {f"{place}.{name}" for place, layer in LAYERS.items() for name in layer.model_fields}
+    assert fields - _OTHERWISE == judgement._COVERED_BY.keys()

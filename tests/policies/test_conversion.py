@@ -119,7 +119,7 @@ EXPECTED: Mapping[str, Sample] = {
                                "layers.link: left out, the air is open")),
     "openwrt-wireless": Sample(
         {"link": {"cipher": "CCMP", "keys": "sae", "pmf": 1, "roaming": "ft-pull",
-                  "offered": ["WPA-PSK", "SAE", "FT-PSK", "FT-SAE"],
+                  "offered": ["WPA-PSK", "SAE", "FT-PSK", "FT-SAE", "WPA-PSK-SHA256"],
                   "options": {"hostapd": {"wpa_disable_eapol_key_retries": 1}}}},
         (f":22: key: {CREDENTIAL}",
          ":5: wifi-device channel: the radio comes from the scenario",
@@ -134,8 +134,9 @@ EXPECTED: Mapping[str, Sample] = {
         (f":7: auth_secret: {CREDENTIAL}", f":11: dae_secret: {CREDENTIAL}",
          ":18: dynamic_vlan: left out: vlan comes from", f":19: r0kh: {CREDENTIAL}")),
     "openwrt-station": Sample(
-        {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {"eap": "TTLS", "inner": "MSCHAPV2",
-                                                   **ANONYMOUS}},
+        {"link": {**WPA2_EAP, "pmf": 1, "akm": "sha256",
+                  "accepted": ["WPA-EAP", "WPA-EAP-SHA256"]},
+         "dot1x": {"eap": "TTLS", "inner": "MSCHAPV2", **ANONYMOUS}},
         (f":11: password: {CREDENTIAL}", f":4: network: {SCENARIO}")),
     "openwrt-shown": Sample(
         {"link": {**WPA2_PSK, "group_cipher": "TKIP"}},
@@ -276,6 +277,81 @@ def test_nothing_is_dropped_silently(name: str) -> None:
         lines = {line for line in lines if line <= min(others)}
         lines -= {line for line in lines if line in others}
     assert lines <= listed | {*made.taken_lines}
+
+
+#: Kinds of files in which a later setting of the same key replaces an earlier one.
+LAST_COUNTS = ("hostapd", "wpa_supplicant", "openwrt", "networkmanager", "iwd")
+#: Settings that a daemon reads as a list, so that a second one replaces nothing, and lines that
+#: begin a network or a device.
+LISTS = re.compile(r"(r[01]kh|sae_password|auth_server_|acct_server_|bss|radius_|vendor_)|"
+                   r"\s*(option (mac|iface|vid|key\d?) |list )")
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if kinds.find_kind(
+    (SAMPLES / name).read_text(), name) in LAST_COUNTS])
+def test_replaced_setting_is_listed(name: str) -> None:
+    """Of a line that stands there twice, the first one is listed, and the policy is the same."""
+    text, network = (SAMPLES / name).read_text(), EXPECTED[name].network
+    made = convert_text(name, text, network=network)
+    lines = text.splitlines()
+    for number in sorted({*made.taken_lines} & setting_lines(text)):
+        if LISTS.match(lines[number - 1]):
+            continue
+        twice = "\n".join([*lines[:number], *lines[number - 1:], ""])
+        again = convert_text(name, twice, network=network)
+        assert again.policy == made.policy
+        assert any(f":{number}: " in note and f"line {number + 1} has another value" in note
+                   for note in again.notes), lines[number - 1]
+
+
+HOSTAPD = "interface=wlan0\nssid=x\nwpa=2\nrsn_pairwise=CCMP\n"
+NETWORK = 'network={{\nssid="x"\n{}\n}}\n'
+WPA2 = 'key_mgmt=WPA-EAP\neap=PEAP\nphase2="auth=MSCHAPV2"\n'
+NM_EAP = "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-eap\n[802-1x]\neap=peap\n"
+
+
+@pytest.mark.parametrize(("name", "text", "said"), [
+    ("w.conf", NETWORK.format('key_mgmt=WPA-EAP\neap=PEAP\n'
+                              'phase2="auth=MSCHAPV2 mschapv2_retry=0 foo=1"'),
+     ":5: phase2: mschapv2_retry=0 and another word: not measured here"),
+    ("w.conf", NETWORK.format('key_mgmt=WPA-EAP\neap=PEAP\nphase2="auth=OTP auth=GTC"'),
+     ":5: phase2: OTP: a policy has one inner method"),
+    ("w.conf", NETWORK.format('key_mgmt=WPA-EAP\neap=TTLS\nphase2="auth=OTP auth=SIM"'),
+     ":5: phase2: SIM: a policy has one inner method"),
+    ("w.conf", NETWORK.format(WPA2 + "proto=RSN WPA"), ":6: proto: WPA beside WPA2"),
+    ("w.conf", NETWORK.format(WPA2 + "proto=RSN OSEN"), ":6: proto: OSEN: not measured"),
+    ("w.conf", NETWORK.format(WPA2 + "ieee80211w=1 x"), ":6: ieee80211w: what stands behind"),
+    ("w.conf", NETWORK.format(WPA2 + "pairwise=CCMP hunter2"), ":6: pairwise: another word"),
+    ("w.conf", NETWORK.format(WPA2 + 'phase1="peapver=0 hunter2=1"'), ":6: phase1: 1 of its"),
+    ("w.conf", NETWORK.format("key_mgmt=WPA-EAP hunter2\neap=PEAP"), ":3: key_mgmt: another"),
+    ("w.conf", NETWORK.format("key_mgmt=WPA-EAP\neap=TEAP FAST"), ":4: eap: FAST: a policy"),
+    ("w.conf", NETWORK.format("key_mgmt=WPA-EAP\neap=PEAP hunter2"), ":4: eap: another word"),
+    ("w.conf", NETWORK.format("key_mgmt=SAE\nsae_groups=19 1"), ":4: sae_groups: 1: not"),
+    ("hostapd.conf", HOSTAPD + "wpa_key_mgmt=SAE\nsae_groups=19 26\n", ":6: sae_groups: 26: not"),
+    ("hostapd.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nwpa_group_rekey=600\nwpa_group_rekey=0\n",
+     ":6: wpa_group_rekey: line 7 has another value, and the last one counts"),
+    ("a.nmconnection", NM_EAP + "phase1-auth-flags=0x200\n", "flags other than 0x1ff are not"),
+    ("a.nmconnection", NM_EAP + "phase1-auth-flags=some\n", "a number belongs here")])
+def test_part_of_a_line_is_listed(name: str, text: str, said: str) -> None:
+    """Each word of a value is in the policy, or is listed."""
+    notes = "\n".join(convert_text(name, text).notes)
+    assert said in notes and not SECRET.search(notes)
+
+
+def test_last_value_of_hostapd_counts() -> None:
+    """Also where it is hostapd's default: no renewal."""
+    text = HOSTAPD + "wpa_key_mgmt=WPA-PSK\nwpa_group_rekey=600\nwpa_group_rekey=0\n"
+    assert plain(convert_text("hostapd.conf", text).policy) == {"link": WPA2_PSK}
+
+
+def test_each_flag_of_networkmanager_becomes_a_word() -> None:
+    """0x28: no check of times, and TLS 1.0 allowed, which changes nothing."""
+    made = convert_text("a.nmconnection", NM_EAP + "phase1-peaplabel=1\nphase1-auth-flags=40\n")
+    link = made.policy.layers.link
+    assert link and link.options.wpa_supplicant == {
+        "phase1": "peaplabel=1 tls_disable_time_checks=1"}
+    newer = convert_text("a.nmconnection", NM_EAP + "phase1-auth-flags=256\nphase1-peapver=0\n")
+    assert plain(newer.policy)["dot1x"]["tls"] == {"version": "1.3"}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -443,12 +519,11 @@ def test_id_of_a_built_in_policy_is_not_taken() -> None:
 
 # Single settings
 
-HOSTAPD = "interface=wlan0\nssid=x\nwpa=2\nrsn_pairwise=CCMP\n"
-NETWORK = 'network={{\nssid="x"\n{}\n}}\n'
 UNSET = ("[connection]\ntype=wifi\n[wifi-security]\ngroup=\nkey-mgmt=wpa-psk\npairwise=\nproto=\n"
          "psk=hunter2\n")
 INCLUDED = ("a {\n remote_addrs = b\n mobike=no\n children { a {\n"
             " esp_proposals = aes256gcm16-x448-ecp384-ke1_mlkem768\n } }\n}\n")
+IWD = "[Settings]\n{}\n[Security]\nPassphrase=hunter2hunter2\n"
 SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
     ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\n", {"link": WPA3}, "pmf: 2 is assumed"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\nieee80211w=0\n",
@@ -514,17 +589,46 @@ SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
      {"link": WPA2_EAP, "dot1x": {"eap": "TTLS", "inner": "MSCHAPV2"}}, ""),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=none\nwep-key0=hunt2\n",
      {"link": {"cipher": "WEP-40", "keys": "static"}}, ""),
-    ("a.nmconnection", UNSET, {"link": WPA2_PSK},
+    ("a.nmconnection", UNSET, {"link": {**WPA2_PSK, "pmf": 1}},
      ":6: [wifi-security] pairwise: the file leaves it empty"),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-psk\npmf=0\n",
-     {"link": WPA2_PSK}, ""),
+     {"link": {**WPA2_PSK, "pmf": 1}}, "layers.link.pmf: 1 is assumed: NetworkManager's default"),
     ("a.psk", "[Security]\nhunter2AAAA==\nhunter2B=\nPassphrase=hunter2hunter2\n",
      {"link": {**WPA2_PSK, "pmf": 1}}, ":2: [Security] this line: not measured here"),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi]\n[user]\norg.Example.hunter2=5\n", {},
      ":5: [user] this line: comes from the scenario"),
-    ("a.psk", "[Settings]\nTransitionDisable=true\n[Security]\nPassphrase=hunter2hunter2\n",
+    ("a.psk", IWD.format("TransitionDisable=true\nDisabledTransitionModes=personal"),
      {"link": WPA3}, "sae is assumed"),
-    ("a.open", "[Settings]\nTransitionDisable=true\n",
+    ("a.psk", IWD.format("TransitionDisable=true"), {"link": {**WPA2_PSK, "pmf": 2}},
+     "psk is assumed"),
+    ("a.psk", IWD.format("DisabledTransitionModes=personal"), {"link": {**WPA2_PSK, "pmf": 1}},
+     "iwd reads it with TransitionDisable=true alone (assumed)"),
+    ("a.psk", IWD.format("TransitionDisable=1\nDisabledTransitionModes=open\n"
+                         "UseDefaultEccGroup=true"), {"link": {**WPA2_PSK, "pmf": 2}},
+     ":4: [Settings] UseDefaultEccGroup: the group is of SAE and OWE, which the policy lacks"),
+    ("a.psk", IWD.format("TransitionDisable=true\nDisabledTransitionModes=personal\n"
+                         "UseDefaultEccGroup=true"), {"link": {**WPA3, "group": 19}}, ""),
+    ("a.8021x", ("[Security]\nEAP-Method=TLS\n[Settings]\nTransitionDisable=true\n"
+                 "DisabledTransitionModes=enterprise, open\n"),
+     {"link": {**WPA2_EAP, "pmf": 2, "akm": "sha256"}, "dot1x": {"eap": "TLS"}},
+     "open: the profile is not of this kind"),
+    ("a.8021x", "[Security]\nEAP-Method=TLS\nTransitionDisable=true\n",
+     {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {"eap": "TLS"}},
+     ":3: [Security] TransitionDisable: iwd reads it in the section [Settings] alone (assumed)"),
+    ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-psk\n",
+     {"link": {**WPA2_PSK, "pmf": 1}},
+     ":4: [wifi-security] key-mgmt: NetworkManager also takes SAE (WPA3), SHA-256"),
+    ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-psk\npmf=7\n",
+     {"link": {**WPA2_PSK, "pmf": 1}}, ":5: [wifi-security] pmf: 0, 1, 2 or 3 belongs here"),
+    ("w", "config wifi-iface\n option encryption psk2\n option ieee80211w 1\n",
+     {"link": {**WPA2_PSK, "pmf": 1, "akm": "sha256",
+               "offered": ["WPA-PSK", "WPA-PSK-SHA256"]}}, ""),
+    ("w", "config wifi-iface\n option encryption wpa2\n option ieee80211w 2\n",
+     {"link": {**WPA2_EAP, "pmf": 2, "akm": "sha256",
+               "offered": ["WPA-EAP", "WPA-EAP-SHA256"]}, "dot1x": PEAP}, ""),
+    ("w", "config wifi-iface\n option encryption psk2\n option encryption sae\n",
+     {"link": WPA3}, ":2: encryption: line 3 has another value, and the last one counts"),
+    ("a.open", "[Settings]\nTransitionDisable=true\nDisabledTransitionModes=open\n",
      {"link": {"cipher": "CCMP", "keys": "owe", "pmf": 2}}, "OWE alone"),
     ("a.8021x", "[Security]\nEAP-Method=TLS\nEAP-Identity=jane\nEAP-TLS-CACert=/hunter2\n",
      {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {"eap": "TLS"}}, f"EAP-Identity: {CREDENTIAL}"),
@@ -610,7 +714,8 @@ SETTINGS += [
     ("a.nmconnection", "[connection]\ntype=macsec\n[macsec]\nmode=1\n",
      {"wire": {"macsec": "GCM-AES-128"}}, ":4: [macsec] mode: a key (CAK) from EAP is not"),
     ("a.nmconnection", ("[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-eap\nfils=2\n"
-                       "[802-1x]\neap=tls\n"), {"link": WPA2_EAP, "dot1x": {"eap": "TLS"}},
+                       "[802-1x]\neap=tls\n"),
+     {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {"eap": "TLS"}},
      "'roaming: fils' is FILS alone"),
     ("s.conf", SWANCTL.format(" dpd_delay = 2m"), {"ipsec": IPSEC},
      "such a scenario add mobike: 1 and dpd: 120"),

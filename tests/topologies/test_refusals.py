@@ -91,8 +91,9 @@ queue_packets: 50
 """
 CELL_2_4_GHZ = "is no channel of the 2.4 GHz band that an access point may open; write 1 to 13"
 IN_5_GHZ, IN_6_GHZ = (
-    f", and take a medium of {band} GHz, which puts the access points on channels there: --medium "
-    f"{media}" for band, media in ((5, "802.11n-ht40, 802.11ac or 802.11ax"), (6, "802.11ax-6ghz")))
+    f": a network has channels of 2.4 GHz, and a medium of {band} GHz replaces them by its own "
+    f"(--medium {media})" for band, media in (
+        (5, "802.11n-ht40, 802.11ac or 802.11ax"), (6, "802.11ax-6ghz")))
 
 
 def changed(text: str, old: str, new: str) -> str:
