@@ -132,6 +132,8 @@ _COVERED_BY: Mapping[str, Sequence[str]] = {
     "dot1x.tls.fragment_bytes": ("TLS fragments",), "dot1x.tls.sessions": ("session resumed",),
     "dot1x.tls.group": ("TLS group", "session resumed"),
     "dot1x.tls.revocation": ("revoked certificate is refused",),
+    **dict.fromkeys(("dot1x.tls.server_name", "dot1x.tls.server_domain"),
+                    ("server with another name is refused",)),
     "ipsec.ike": ("ISAKMP packets",), "ipsec.ike_proposal": ("IKE proposal",),
     "ipsec.ike_offered": ("IKE proposals offered",), "ipsec.ike_accepted": ("IKE proposal",),
     "ipsec.esp_proposal": ("ESP transforms in the kernel",),
