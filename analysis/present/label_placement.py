@@ -141,21 +141,23 @@ def _place_in_order(ordered: Sequence[NamedPoint], points: Sequence[NamedPoint],
     total, labels = 0, []
     for point in ordered:
         # The first place without any overlap, else the first that crosses the least.
-        places: dict[int, Label] = {}
+        places: dict[int, tuple[Label, Box, list[Box]]] = {}
         for label in _list_candidates(point.name):
-            box, own_line = label_box(point, label), line_boxes(point, label)
+            box = label_box(point, label)
             if not box.is_inside or _has_any_overlap([box], taken):
                 continue
+            own_line = line_boxes(point, label)
             crossed = 2 * (_has_any_overlap([box], lines) or _has_any_overlap(own_line, taken)
                            ) + _has_any_overlap([box], bars)
-            places.setdefault(crossed, label)
+            places.setdefault(crossed, (label, box, own_line))
             if not crossed:
                 break
         if places:
-            label = places[min(places)]
-            total += min(places)
-            taken.append(label_box(point, label))
-            lines += line_boxes(point, label)
+            least = min(places)
+            label, box, own_line = places[least]
+            total += least
+            taken.append(box)
+            lines += own_line
             labels.append(label)
     return total, labels
 

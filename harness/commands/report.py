@@ -210,13 +210,13 @@ def _list_next_commands(report: Report, cells: Cells, study: Study,
     if answer.list_unmeasured(cells):
         yield f"To measure the rest of the plan:\n  {command or 'the same command'}"
         return
-    by_looks = study.judges_claims and [what for what, verdicts in (
+    by_looks = [what for what, verdicts in (
         ("the claims", report.claims),
         ("the differences", significance.judge_differences(cells, report)))
-        if answer.open_claims(cells, verdicts)]
+        if study.judges_claims and answer.open_claims(cells, verdicts)]
     if by_looks:
         yield f"To decide {' and '.join(by_looks)}:\n  {run} --until-decided"
-    if report.decisive and not any("differences" in what for what in by_looks or ()):
+    if report.decisive and "the differences" not in by_looks:
         count = report.decisive.count
         what = f"To decide {count_noun(count, 'more difference')} (estimate)" if count \
             else "For narrower intervals"

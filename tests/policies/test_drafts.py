@@ -159,6 +159,15 @@ class ObedientUser:
         self.file.write_text(yaml.safe_dump(data, sort_keys=False))
 
 
+def read_refusal(layers: str, tmp_path: Path) -> str:
+    """Return the message on a policy with these layers, which is refused."""
+    file = tmp_path / "x.yml"
+    file.write_text(f"id: X\nname: a test\nlayers:\n  {layers}\n")
+    with pytest.raises(PolicyError) as refused:
+        load_policy(file)
+    return str(refused.value)
+
+
 def test_every_draft_is_meant_for_something() -> None:
     """No file without an expectation, and at least ten beside those of the field."""
     assert {path.stem for path in DRAFTS.iterdir()} == {*MEANT}
@@ -235,11 +244,7 @@ def test_draft_is_valid_after_two_corrections(name: str, tmp_path: Path) -> None
 def test_message_has_the_right_word_and_the_corrected_line(layers: str, said: str,
                                                            tmp_path: Path) -> None:
     """One mistake: one line, which can be copied."""
-    file = tmp_path / "x.yml"
-    file.write_text(f"id: X\nname: a test\nlayers:\n  {layers}\n")
-    with pytest.raises(PolicyError) as refused:
-        load_policy(file)
-    assert said in str(refused.value)
+    assert said in read_refusal(layers, tmp_path)
 
 
 EAP_TLS = "link: {cipher: CCMP, keys: eap}\n  dot1x: {eap: TLS, "
@@ -417,11 +422,7 @@ NAMED_FIELDS += [
 def test_word_beside_an_unknown_one_has_its_whole_meaning(layers: str, said: str,
                                                           tmp_path: Path) -> None:
     """A message that leaves out a part of the meaning would lead to a weaker policy."""
-    file = tmp_path / "x.yml"
-    file.write_text(f"id: X\nname: a test\nlayers:\n  {layers}\n")
-    with pytest.raises(PolicyError) as refused:
-        load_policy(file)
-    assert said in str(refused.value)
+    assert said in read_refusal(layers, tmp_path)
 
 
 @pytest.mark.parametrize(("layers", "said", "meant"), NAMED_FIELDS)
