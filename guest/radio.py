@@ -83,11 +83,11 @@ class Frame:
 
     @classmethod
     def from_number(cls, kind: str, number: int, stream: int = 0) -> Frame:
-        """Return a frame whose data is one number of 32 bits."""
+        """Return a frame whose data is one 32-bit number."""
         return cls(kind, stream, struct.pack("<I", number))
 
     def read_number(self) -> int:
-        """Return the number in a frame's data."""
+        """Return the frame's data as a 32-bit number."""
         return int(struct.unpack("<I", self.data)[0])
 
     def to_bytes(self) -> bytes:

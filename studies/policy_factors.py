@@ -630,7 +630,7 @@ def refuse_losses(scenario: Scenario, why: str, at: str = "") -> None:
 
 
 def check_sessions(policy: Policy, scenario: Scenario, *, keeps_keys: bool = False) -> None:
-    """Refuse TLS session resumption where a move needs another session than the first one.
+    """Refuse TLS session resumption if no server could resume the session after a move.
 
     Args:
         policy: the policy.

@@ -76,7 +76,7 @@ class Phy(Strict):
     """A physical layer that access points announce and stations use.
 
     `format` is HT, VHT or HE, or non-HT for OFDM without any of them. `mcs` is the index of
-    modulation and coding; in HT it tells the number of streams, too: two streams have 8 to 15.
+    modulation and coding. In HT it also gives the number of streams: 8 to 15 mean two streams.
     `channels` are those in 5 or 6 GHz, which the network's channels become, the lowest first.
     """
 

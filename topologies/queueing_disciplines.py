@@ -83,7 +83,7 @@ _LOSS_STEPS, _LOSS_STEP_BYTES = 33, 72
 _UNIT_DBM = -130.0
 _CERTAIN = 0xFFFFFFFF
 #: Received signals (dBm) in the kernel: of a frame that is not heard, and the bounds of all others.
-#: 0 says nothing.
+#: 0 means that the signal is unknown.
 _UNHEARD, _WEAKEST_DBM, _STRONGEST_DBM = -128, -127, -1
 #: Bits of a class's handle with its number.
 _MINOR = 0xFFFF
@@ -309,7 +309,7 @@ def _placement_attributes(channel: DcfChannel, *, signals: bool = False) -> byte
 
 
 def _signal_of(channel: DcfChannel, sender: int, listener: int) -> int:
-    """Return the signal that a radio reports for another's frames, as the kernel's number."""
+    """Return the signal (dBm) that a listener reports for a sender's frames, 0 if unknown."""
     dbm, signal = channel.received_dbm.get((sender, listener)), channel.medium.signal
     if dbm is None or signal is None:
         return 0

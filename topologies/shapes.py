@@ -43,8 +43,8 @@ def make_star(name: str, wires: Mapping[str, Wire | None],
               duties: Callable[[str], list[str]]) -> Network:
     """Build a network of a router with one node on each of its wires.
 
-    `wires` maps the nodes' names to wires. Node n has the subnet 10.0.n.0/24. A wire of None takes
-    no time.
+    `wires` maps the nodes' names to wires. Node n has the subnet 10.0.n.0/24. Packets take
+    no time on a wire that is None.
     """
     router = Node([ROUTER], {}, forwarding=True)
     nodes, links = {ROUTER: router}, []

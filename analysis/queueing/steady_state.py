@@ -138,7 +138,7 @@ class SteadySimulation:
     def is_exhausted(self) -> bool:
         """Return whether the limit of simulated visits is reached.
 
-        The limit is 0 if it would be reached before there is any result.
+        The warm-up sets the limit to 0 if no steady state can be reached within it.
         """
         return self.visited >= self.limit
 

@@ -28,8 +28,8 @@ Sample = NDArray[np.float64]
 class Estimate:
     """A mean of `n` values with its confidence interval.
 
-    `low` and `high` are None for fewer than two values, and where the interval has no end. Such an
-    interval may still leave out the numbers between the two of `excluded`.
+    `low` and `high` are None for fewer than two values, and if the interval is unbounded. An
+    unbounded interval may have a gap: `excluded` has the two ends of this gap.
     """
 
     mean: float

@@ -81,7 +81,7 @@ def write_archive(file: Path, top: str, members: Mapping[str, Path | bytes],
     After an error, no incomplete file remains.
 
     Args:
-        file: The archive. A name that ends in .xz has it compressed by xz, else by gzip.
+        file: The archive. It is compressed by xz if its name ends in .xz, else by gzip.
         top: Name of its folder.
         members: Files or contents by path below that folder.
         digests: Expected SHA-256 by path; a path without one is not compared.

@@ -120,7 +120,7 @@ def explain_captures(captures: Sequence[Path], keys: Sequence[str] = (),
 
 
 def name_captures(captures: Sequence[Path]) -> dict[Path, str]:
-    """Return a name for each capture: as much of the end of its path as tells it from others."""
+    """Return a unique name for each capture: its file name, with folders only if needed."""
     names: dict[Path, str] = {}
     for parts in (1, 2, 0):
         ends = {capture: "/".join(capture.parts[-parts:]) if parts else str(capture)

@@ -58,7 +58,7 @@ def _refused_association(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _name_refusal(negotiation: Negotiation, message: Message, cause: str, text: str) -> Finding:
-    """Return the finding of a refusal, with what both sides say if that does not match."""
+    """Return the finding of a refusal, with the settings of both sides if they do not match."""
     if cause not in _DESCRIPTIONS:
         return Finding(cause, text, list_frames(message))
     request = negotiation.association_request

@@ -99,7 +99,7 @@ def _eapol_identifiers(columns: Mapping[str, str]) -> Iterator[PacketIdentifier]
 
 
 def _eap_identifiers(columns: Mapping[str, str]) -> Iterator[PacketIdentifier]:
-    """Yield what tells an EAP packet from all others, on the air and inside RADIUS."""
+    """Yield identifiers of an EAP packet that are equal on the air and inside RADIUS."""
     packet = _first_values(columns, "eap.code", "eap.id", "eap.len", "eap.type")
     if not packet[0]:
         return
@@ -143,7 +143,7 @@ def _upper_identifiers(columns: Mapping[str, str]) -> Iterator[PacketIdentifier]
 
 
 def _air_identifiers(columns: Mapping[str, str]) -> Iterator[PacketIdentifier]:
-    """Yield the identifier of an 802.11 frame, by which another capture of the air has it."""
+    """Yield an identifier of an 802.11 frame that is equal in all captures of the air."""
     if not _is_air(columns):
         return
     subtype = tshark.parse_number(columns["wlan.fc.type_subtype"])

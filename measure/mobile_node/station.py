@@ -297,7 +297,7 @@ class MeasuredStation:
             time.sleep(POLL_S)
 
     def obtain_address(self) -> None:
-        """Get an address by DHCP or SLAAC, if the network has it so and the node has none.
+        """Get an address by DHCP or SLAAC, if the network uses one of them and the node has none.
 
         Raises:
             MeasureError: There is no address in time.

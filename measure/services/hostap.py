@@ -88,7 +88,7 @@ class ControlSocket:
 
     @property
     def events(self) -> socket.socket:
-        """Return the socket on which the daemon's events arrive, to wait for several daemons."""
+        """Return the socket of the daemon's events, so that one call can wait for many daemons."""
         return self._events
 
     def request(self, command: str) -> str:

@@ -149,7 +149,7 @@ def _read_owners(entries: list[Fields], folder: Path,
 
 
 def _read_hosts(entries: list[Fields]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the addresses and the kernel owners of all hosts, each by the host's name."""
+    """Return two mappings from a host's name: to its address, and to the owner of its kernel."""
     addresses: dict[str, str] = {}
     kernel_owners: dict[str, str] = {}
     for entry in entries:

@@ -201,7 +201,8 @@ class ReplayWindow:
     def is_fresh(self, sequence: int) -> bool:
         """Return whether a sequence number has not been accepted yet, and is not too old.
 
-        Numbers start at 1. A number above the highest is new; within the window, a bit tells.
+        Numbers start at 1. A number above the highest is fresh. Up to the highest, the window has a
+        bit for each number.
         """
         behind = self._highest - sequence
         return sequence > 0 and (behind < 0 or (behind < self._width

@@ -422,9 +422,9 @@ def _check_stall(observed: LoadObservations) -> CheckRecord:
 
 
 def _longest_s(observed: LoadObservations, step: Sequence[float]) -> float:
-    """Return the longest time that a step of the server may take (s).
+    """Return the limit for the time that one answer of the server may take (s).
 
-    `step` has the step's times in all authentications.
+    `step` has the measured times of the same answer in all authentications.
     """
     charged = observed.raw["charged"]
     demand_s = charged["charged_s"] / max(1, charged["signatures"])

@@ -1,8 +1,8 @@
 """Build the report's tables of authentication times at a RADIUS server.
 
-`build_tables` takes the measured values of a run, and those printed and predicted. It yields the
-tables that have measurements. Table 1 is that of the 2004 paper: the mean time of an EAP-TLS
-authentication by load of the server. Further tables are:
+`build_tables` takes the measured values of a run, the printed values of the paper, and the
+predictions of the model. It yields the tables that have measurements. Table 1 is that of the 2004
+paper: the mean time of an EAP-TLS authentication by load of the server. Further tables are:
 
 - `methods`: EAP-TLS and EAP-AKA without load, by server
 - `model`: predictions of the queueing model, compared with measurements

@@ -80,7 +80,7 @@ class ScoredPolicy:
 
     @property
     def encrypts(self) -> bool:
-        """Return whether the policy has the feature confidentiality."""
+        """Return whether the policy has the feature `confidentiality`."""
         return self.score is not None and "confidentiality" in self.score.features
 
 

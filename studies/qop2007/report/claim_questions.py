@@ -248,7 +248,7 @@ def ask_q6(basis: ReportBasis, time: str = TIME) -> list[Question]:
 
 
 def ask_q7(basis: ReportBasis) -> list[Finding]:
-    """Answer claim Q7, on the packets of each negotiation, by their fewest and most packets."""
+    """Answer claim Q7, on the number of packets per negotiation, by the smallest and largest."""
     findings = []
     for title, phase, eap, claimed in _PACKETS:
         for policy in policies_having(basis, eap=eap, ipsec=True if eap is None else None):
