@@ -21,9 +21,10 @@ DASK_SETTINGS: dict[str, Any] = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,
     "distributed.worker.profile.enabled": False,
-    # A worker that is silent for so long counts as lost. So does a task without a worker.
+    # A worker that is silent for so long counts as lost.
     "distributed.scheduler.worker-ttl": "90s",
-    "distributed.scheduler.no-workers-timeout": "30s",
+    # A task is for one worker. If that has ended, no other takes its address, so the task fails.
+    "distributed.scheduler.no-workers-timeout": "1s",
     # Findings are sent as events; the scheduler must not store them.
     "distributed.admin.low-level-log-length": 0,
 }
