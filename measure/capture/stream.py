@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from measure.agent.errors import MeasureError
-from measure.capture import tshark
+from measure.capture import tshark, tshark_server
 
 #: Time without a line of tshark after which it counts as hung, in s.
 _SILENCE_S = 120.0
@@ -75,30 +75,38 @@ class CaptureStream:
             raise MeasureError("testbed", _MISSING)
         self.complaint = tshark.last_message(words) if status else ""
 
-    def _start_tshark(self, stack: contextlib.ExitStack,
-                      complaints: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start_tshark(self, stack: contextlib.ExitStack, complaints: IO[bytes]
+                      ) -> subprocess.Popen[bytes] | tshark_server.ForkedTshark:
         try:
             file = stack.enter_context(self.capture.open("rb"))
         except OSError as error:
             raise MeasureError("data", f"{self.capture}: cannot be read ({error.strerror}); give "
                                "a capture that Wireshark opens") from None
         self._file = file
+        command = [*tshark.tshark_command(), "-n", "-M", str(SESSION_FRAMES), "-r", "-",
+                   *tshark.column_options(self.names), *_LEFT_OUT, "-Y", _WANTED]
+        decryption = tshark.decryption_options(self.keys)
+        environment = os.environ | tshark.UNCONFIGURED
+        if not self.key_files:
+            forked = tshark_server.fork_tshark(command, decryption[1::2], file, complaints,
+                                               environment=environment)
+            if forked is not None:
+                return forked
         options, descriptors = [], []
         for preference, keys in self.key_files.items():
             descriptor = _copy_to_memory(keys)
             stack.callback(os.close, descriptor)
             options += ["-o", f"{preference}:/proc/self/fd/{descriptor}"]
             descriptors.append(descriptor)
-        argv = [*tshark.tshark_command(), "-n", "-M", str(SESSION_FRAMES), "-r", "-",
-                *tshark.column_options(self.names), *_LEFT_OUT, "-Y", _WANTED,
-                *tshark.decryption_options(self.keys), *options]
         try:
-            return subprocess.Popen(argv, stdin=file, stdout=subprocess.PIPE, stderr=complaints,
-                                    pass_fds=descriptors, env=os.environ | tshark.UNCONFIGURED)
+            return subprocess.Popen(
+                [*command, *decryption, *options], stdin=file, stdout=subprocess.PIPE,
+                stderr=complaints, pass_fds=descriptors, env=environment)
         except FileNotFoundError:
             raise MeasureError("testbed", _MISSING) from None
 
-    def _read_lines(self, process: subprocess.Popen[bytes]) -> Iterator[str]:
+    def _read_lines(self, process: subprocess.Popen[bytes] | tshark_server.ForkedTshark
+                    ) -> Iterator[str]:
         assert process.stdout is not None
         descriptor, rest = process.stdout.fileno(), b""
         while True:

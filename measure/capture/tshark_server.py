@@ -2,9 +2,11 @@
 
 `run_tshark` takes a tshark command and a capture as its standard input. It returns tshark's output,
 like `subprocess.run`. `measure.capture.tshark` uses it, because starting tshark takes half of the
-CPU time of dissecting a repetition's captures. The preloaded library `measure/capture/ready.c`
-stops tshark before it opens a file, and forks it there. So no capture affects the next. If the
-library cannot be compiled or preloaded, tshark is started for each capture.
+CPU time of dissecting a repetition's captures. `fork_tshark` returns a fork whose output can be
+read while it dissects, for `measure.capture.stream`. The preloaded library
+`measure/capture/ready.c` stops tshark before it opens a file, and forks it there. So no capture
+affects the next. If the library cannot be compiled or preloaded, tshark is started for each
+capture.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from topologies.fork_server import ForkLine, ForkServerLost
 
@@ -86,18 +88,37 @@ class StartedTshark:
             TsharkServerError: The server cannot take the request; do not use the object again.
             TimeoutError: The dissection took too long; do not use the object again.
         """
+        with _open_memory_file() as output, _open_memory_file() as complaint:
+            self.start_fork(preferences, [file.fileno() for file in (stdin, output, complaint)])
+            return subprocess.CompletedProcess(
+                self._process.args, self.wait_for_fork(timeout_s),
+                *(_read_text(file) for file in (output, complaint)))
+
+    def start_fork(self, preferences: Sequence[str], descriptors: Sequence[int]) -> None:
+        """Start a fork with these preferences.
+
+        Args:
+            preferences: Preferences, as for the option `-o`.
+            descriptors: Descriptors of the fork's standard input, output and error.
+
+        Raises:
+            TsharkServerError: The server cannot take the request; do not use the object again.
+        """
         if not 0 < sum(len(each.encode()) + 1 for each in preferences) <= _ROOM_BYTES:
             raise TsharkServerError
-        with _open_memory_file() as output, _open_memory_file() as complaint:
-            try:
-                self._line.send(preferences, [file.fileno()
-                                              for file in (stdin, output, complaint)])
-            except ForkServerLost:
-                raise TsharkServerError from None
-            status = self._read_status(timeout_s)
-            return subprocess.CompletedProcess(
-                self._process.args, -signal.SIGKILL if status is None else status,
-                *(_read_text(file) for file in (output, complaint)))
+        try:
+            self._line.send(preferences, descriptors)
+        except ForkServerLost:
+            raise TsharkServerError from None
+
+    def wait_for_fork(self, timeout_s: float) -> int:
+        """Return the exit status of the fork, or that of a killed process if the server has ended.
+
+        Raises:
+            TimeoutError: The fork did not end in time; do not use the object again.
+        """
+        status = self._read_status(timeout_s)
+        return -signal.SIGKILL if status is None else status
 
     def _read_status(self, timeout_s: float) -> int | None:
         """Return the exit status of the next fork, or None if the started tshark has ended.
@@ -129,6 +150,12 @@ class _ServerHolder:
         self.ready: StartedTshark | None = None
         self.of: object = None
         self.failed: object = None
+        self.last: object = None
+
+    def is_repeated(self, command: Sequence[str]) -> bool:
+        """Return whether the last call of this function had the same command, too."""
+        last, self.last = self.last, (os.getpid(), *command)
+        return self.last == last
 
     def get_or_start(self, command: Sequence[str], environment: Mapping[str, str]) -> StartedTshark:
         """Return a tshark that was started with this command, started now if necessary.
@@ -156,8 +183,47 @@ class _ServerHolder:
         self.ready = None
 
 
+class ForkedTshark:
+    """A fork of a started tshark, whose output can be read while it dissects.
+
+    It has the part of the interface of `subprocess.Popen` that a reader of its output needs.
+    """
+
+    def __init__(self, holder: _ServerHolder, started: StartedTshark, stdout: IO[bytes]) -> None:
+        self.stdout = stdout
+        self._holder, self._started = holder, started
+        self._status: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stdout.close()
+        if self._status is None:
+            self.kill()
+        self._holder.lock.release()
+
+    def wait(self) -> int:
+        """Return the exit status. Call this after the end of the output."""
+        if self._status is None:
+            try:
+                self._status = self._started.wait_for_fork(_START_S)
+            except TimeoutError:
+                self.kill()
+                return -signal.SIGKILL
+        return self._status
+
+    def kill(self) -> None:
+        """Kill the fork together with the started tshark."""
+        self._holder.stop()
+        self._status = -signal.SIGKILL
+
+
 _server = _ServerHolder()
+#: For captures whose output is read while tshark dissects them.
+_stream_server = _ServerHolder()
 atexit.register(_server.stop)
+atexit.register(_stream_server.stop)
 
 
 def run_tshark(command: Sequence[str], preferences: Sequence[str], stdin: IO[bytes] | IO[str], *,
@@ -190,6 +256,43 @@ def _run_by_fork(command: Sequence[str], preferences: Sequence[str], stdin: IO[b
     except TsharkServerError:
         _server.stop()
         raise
+
+
+def fork_tshark(command: Sequence[str], preferences: Sequence[str], stdin: IO[bytes],
+                stderr: IO[bytes], *, environment: Mapping[str, str]) -> ForkedTshark | None:
+    """Run a tshark command in a fork of a started tshark, if it is repeated.
+
+    A command that is used once would only get slower.
+
+    Args:
+        command: The command.
+        preferences: Preferences, as for the option `-o`.
+        stdin: The capture.
+        stderr: File for tshark's messages.
+        environment: The environment of the started tshark.
+
+    Returns:
+        The fork, or None if the caller has to start the command itself.
+    """
+    holder = _stream_server
+    if not _tshark_path() or not holder.lock.acquire(blocking=False):
+        return None
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, writer)
+        on_failure = stack.enter_context(contextlib.ExitStack())
+        on_failure.callback(holder.lock.release)
+        on_failure.callback(os.close, reader)
+        if not holder.is_repeated(command):
+            return None
+        try:
+            started = holder.get_or_start(command, environment)
+            started.start_fork(preferences, [stdin.fileno(), writer, stderr.fileno()])
+        except TsharkServerError:
+            holder.stop()
+            return None
+        on_failure.pop_all()
+        return ForkedTshark(holder, started, open(reader, "rb", buffering=0))
 
 
 def used_s() -> float:

@@ -486,7 +486,7 @@ def test_records_of_before_releases_are_of_the_only_one() -> None:
     assert not any(" Debian: " in note for note in table.notes)
 
 
-def test_own_programs_are_told_wherever_numbers_are(tmp_path: Path, qop: Qop) -> None:
+def test_own_programs_are_told_wherever_numbers_are(tmp_path: Path, qop_here: Qop) -> None:
     """Or a reader takes the numbers for those of Debian's daemons."""
     record = make("P1", 1)
     mine = changed(record, environment=record.environment | {"programs": PROGRAMS})
@@ -494,37 +494,37 @@ def test_own_programs_are_told_wherever_numbers_are(tmp_path: Path, qop: Qop) ->
     assert line in STUDY.run_table(cells_of(mine)).warnings
     assert not [each for each in STUDY.run_table(cells_of(record)).warnings if "Programs" in each]
     write_all([mine], tmp_path / "mine")
-    assert line in " ".join(qop("report", str(tmp_path / "mine")).stdout.split())
+    assert line in " ".join(qop_here("report", str(tmp_path / "mine")).stdout.split())
     assert line in html.unescape((tmp_path / "mine" / "report.html").read_text())
     write_all([record], tmp_path / "theirs")
-    notes = qop("compare", str(tmp_path / "theirs"), str(tmp_path / "mine")).stdout
+    notes = qop_here("compare", str(tmp_path / "theirs"), str(tmp_path / "mine")).stdout
     assert f"The runs differ in programs: none and {TOLD}." in " ".join(notes.split())
 
 
-def test_status_tells_why_repetitions_are_flagged(tmp_path: Path, qop: Qop) -> None:
+def test_status_tells_why_repetitions_are_flagged(tmp_path: Path, qop_here: Qop) -> None:
     """The processor is one reason, a message that was sent again another."""
     records = [make("P1", number) for number in (1, 2, 3)]
     for number, flags in enumerate((["processor"], ["processor", "retransmission"], [])):
         records[number] = changed(records[number],
                                   environment=records[number].environment | {"flags": flags})
     write_all(records, tmp_path)
-    assert qop("status", str(tmp_path)).stdout.splitlines()[0].endswith(
+    assert qop_here("status", str(tmp_path)).stdout.splitlines()[0].endswith(
         " 2 flagged (2 waited long for the processor; 1 sent a message again)")
     write_all(records[2:], tmp_path / "other")
-    assert qop("status", str(tmp_path / "other")).stdout.splitlines()[0].endswith(" 0 flagged")
+    assert qop_here("status", str(tmp_path / "other")).stdout.splitlines()[0].endswith(" 0 flagged")
 
 
-def test_status_names_own_programs(tmp_path: Path, qop: Qop) -> None:
+def test_status_names_own_programs(tmp_path: Path, qop_here: Qop) -> None:
     """The plan names them, so this holds before the first record, too."""
     write_all([make("P1", 1)], tmp_path)
     plan = json.loads((tmp_path / "plan.json").read_text())
     plan["settings"]["programs"] = PROGRAMS
     plan["digest"] = plan_digest(plan)
     (tmp_path / "plan.json").write_text(Manifest.model_validate(plan).to_text())
-    assert f"programs of the user's own: {TOLD}\n" in qop("status", str(tmp_path)).stdout
+    assert f"programs of the user's own: {TOLD}\n" in qop_here("status", str(tmp_path)).stdout
     plan["settings"]["programs"] = ["hostapd"]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    done = qop("status", str(tmp_path))
+    done = qop_here("status", str(tmp_path))
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "programs: not programs by name" in done.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from analysis.queueing import (
     Chain,
@@ -203,6 +205,56 @@ def forget_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "choose_method", lambda _: "simulation")
 
 
+class RecursiveRun:
+    """A run of an open chain at one station in order of arrival, by a recursion.
+
+    It is Lindley's at one server, and Kiefer and Wolfowitz's at several. The run has the
+    distribution of a SimulationRun, from other random numbers, in a tenth of the time or less.
+    """
+
+    BLOCK = 1000  # customers
+
+    def __init__(self, network: QueueingNetwork, rng: np.random.Generator, _: object) -> None:
+        [self.chain], [self.station] = network.chains, network.stations
+        self.rng, self.now, self.start, self.work_s = rng, 0.0, 0.0, 0.0
+        self.free_at = [0.0] * self.station.servers
+        self.servers: list[object] = []
+        self.residence_s: list[list[float]] = []
+        self.responses: list[list[float]] = [[]]
+        self.done = self.visited = 0
+
+    def end_warm_up(self) -> None:
+        """Begin to count."""
+        self.start = self.now
+
+    def run_until(self, finished: Callable[[], bool]) -> None:
+        """Serve customers until `finished`."""
+        scv, service_s = self.station.variation, self.chain.classes[0].visits[0].service_s
+        while not finished():
+            gaps = self.rng.standard_exponential(self.BLOCK) / self.chain.rate_per_s
+            work = self.rng.standard_gamma(1 / scv, self.BLOCK) * scv * service_s
+            serve = self.serve_alone if len(self.free_at) == 1 else self.serve_together
+            self.responses[0].extend(serve(gaps, work))
+            self.now += float(gaps.sum())
+            self.done, self.visited = self.done + self.BLOCK, self.visited + self.BLOCK
+
+    def serve_alone(self, gaps: NDArray[np.float64], work: NDArray[np.float64]) -> list[float]:
+        """Return response times: the unfinished work is a random walk that is held at 0."""
+        walk = np.concatenate([[self.work_s], work[:-1]]).cumsum() - gaps.cumsum()
+        found = walk - np.minimum(np.minimum.accumulate(walk), 0.0)
+        self.work_s = float(found[-1] + work[-1])
+        return (found + work).tolist()
+
+    def serve_together(self, gaps: NDArray[np.float64], work: NDArray[np.float64]) -> list[float]:
+        """Return response times: each customer takes the server that is free first."""
+        responses_s = []
+        for arrival, needs in zip((self.now + gaps.cumsum()).tolist(), work.tolist(), strict=True):
+            end = max(arrival, self.free_at[0]) + needs
+            heapq.heapreplace(self.free_at, end)
+            responses_s.append(end - arrival)
+        return responses_s
+
+
 @pytest.mark.parametrize(("network", "percent", "exact"), [
     (single(rate_per_s=1), 95, 70.0), (single(rate_per_s=1), None, 60.0),
     (single(servers=3, service_s=0.02, rate_per_s=1), None, 105.0)])
@@ -214,6 +266,8 @@ def test_simulated_capacities_cover_known_answers(
     bound = ResponseTimeBound(percent, known.mean_s if percent is None
                               else known.percentile(percent))
     forget_exact(monkeypatch)
+    monkeypatch.setattr(sys.modules["analysis.queueing.steady_state"], "SimulationRun",
+                        RecursiveRun)
     answers = [find_capacity(network, bound, rng=np.random.default_rng(seed))
                for seed in range(9000, 9010)]
     assert sum(answer.load.low <= exact <= answer.load.high for answer in answers) >= 8
@@ -278,41 +332,6 @@ def test_a_steady_simulation_knows_when_it_is_too_short() -> None:
     assert mean.high - mean.low <= 0.06 * mean.value and mean.low <= 0.02 <= mean.high
 
 
-class LindleyRun:
-    """A run of an open chain at one server in order of arrival, by Lindley's recursion.
-
-    It has the distribution of a SimulationRun, from other random numbers, in a fiftieth of the
-    time.
-    """
-
-    BLOCK = 1000  # customers
-
-    def __init__(self, network: QueueingNetwork, rng: np.random.Generator, _: object) -> None:
-        [self.chain], [self.station] = network.chains, network.stations
-        self.rng, self.now, self.start, self.work_s = rng, 0.0, 0.0, 0.0
-        self.servers: list[object] = []
-        self.residence_s: list[list[float]] = []
-        self.responses: list[list[float]] = [[]]
-        self.done = self.visited = 0
-
-    def end_warm_up(self) -> None:
-        """Begin to count."""
-        self.start = self.now
-
-    def run_until(self, finished: Callable[[], bool]) -> None:
-        """Serve customers until `finished`."""
-        scv, service_s = self.station.variation, self.chain.classes[0].visits[0].service_s
-        while not finished():
-            gaps = self.rng.standard_exponential(self.BLOCK) / self.chain.rate_per_s
-            work = self.rng.standard_gamma(1 / scv, self.BLOCK) * scv * service_s
-            # The unfinished work before each arrival: a random walk that is held at 0.
-            walk = np.concatenate([[self.work_s], work[:-1]]).cumsum() - gaps.cumsum()
-            found = walk - np.minimum(np.minimum.accumulate(walk), 0.0)
-            self.responses[0].extend((found + work).tolist())
-            self.work_s, self.now = float(found[-1] + work[-1]), self.now + float(gaps.sum())
-            self.done, self.visited = self.done + self.BLOCK, self.visited + self.BLOCK
-
-
 def test_intervals_of_percentiles_cover_at_their_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 100 runs with scv 4 at least 92 hold the exact p99.
 
@@ -320,7 +339,8 @@ def test_intervals_of_percentiles_cover_at_their_level(monkeypatch: pytest.Monke
     """
     network = single(scv=4.0, rate_per_s=50)
     exact, covered = response(network).percentile(99), 0
-    monkeypatch.setattr(sys.modules["analysis.queueing.steady_state"], "SimulationRun", LindleyRun)
+    monkeypatch.setattr(sys.modules["analysis.queueing.steady_state"], "SimulationRun",
+                        RecursiveRun)
     for seed in range(100):
         run = SteadySimulation(network, np.random.default_rng(seed))
         run.run_until_narrow(lambda run: run.is_narrow("j", 99))

@@ -181,7 +181,7 @@ def test_a_wrong_link_stops_the_build(text: str, warned: str, tmp_path: Path) ->
     assert re.search(rf"UserError: site: .*README.md:3: .*{warned}.*; correct the page$", last)
 
 
-def test_samples_that_cannot_be_made_are_refused(tmp_path: Path, qop: Any) -> None:
+def test_samples_that_cannot_be_made_are_refused(tmp_path: Path, qop_here: Any) -> None:
     """What is no results folder, two of one name, and another folder in the site's place."""
     results_folder.make(tmp_path / "a/lab")
     results_folder.make(tmp_path / "b/lab")
@@ -192,7 +192,7 @@ def test_samples_that_cannot_be_made_are_refused(tmp_path: Path, qop: Any) -> No
             (("--samples", "a/lab", "b/lab"), "--samples b/lab: another sample is called lab; "),
             (("--out", "full"), "--out full: this is no documentation site; give a new "),
             (("a/lab",), "site: a/lab belongs to no option; give --samples a/lab")):
-        done = qop("site", *arguments)
+        done = qop_here("site", *arguments)
         assert done.returncode == 2
         assert done.stderr.startswith(f"qop: {said}")
         assert done.stderr.count("\n") == 1

@@ -26,9 +26,9 @@ EVERY = [*COMMANDS, *studies.live_pages()]
 GOOD = "id: X1\nname: a policy\nlayers:\n  link: {cipher: WEP-104, keys: static}\n"
 
 
-def test_help(qop: Qop) -> None:
+def test_help(qop_here: Qop) -> None:
     """The program explains itself."""
-    done = qop("--help")
+    done = qop_here("--help")
     assert done.returncode == 0 and "Usage:" in done.stdout
 
 
@@ -192,9 +192,9 @@ def test_a_seed_that_no_generator_takes_is_one_line(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion(qop: Qop, shell: str) -> None:
+def test_completion(qop_here: Qop, shell: str) -> None:
     """The completion scripts name the program and the variable that triggers them."""
-    done = qop("completion", shell)
+    done = qop_here("completion", shell)
     assert done.returncode == 0 and "_QOP_COMPLETE" in done.stdout
 
 
@@ -285,9 +285,9 @@ def test_no_results_yet(qop_here: Qop, command: str) -> None:
     assert "./qop run" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_doctor_tells_what_there_is(qop: Qop) -> None:
+def test_doctor_tells_what_there_is(qop_here: Qop) -> None:
     """Every line of the diagnosis has a verdict, and what is missing has a remedy under it."""
-    done = qop("doctor", "--no-trial")
+    done = qop_here("doctor", "--no-trial")
     lines = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert {line.split()[0] for line in lines} <= {"ok", "MISSING", "without"}
     assert "disk in use: " in done.stdout and "'./qop uninstall'" in done.stdout

@@ -404,9 +404,9 @@ def test_without_dask_the_commands_say_how_to_get_it(monkeypatch) -> None:
         assert "requirements/cluster.lock" in str(done.exception)
 
 
-def test_empty_cluster_is_refused(qop: Qop) -> None:
+def test_empty_cluster_is_refused(qop_here: Qop) -> None:
     """Such as that of an unset variable: the run would measure here."""
-    done = qop("run", "--cluster", "", "--policies", "P1", "--dry-run")
+    done = qop_here("run", "--cluster", "", "--policies", "P1", "--dry-run")
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("qop: --cluster : no cluster; give the address")
 

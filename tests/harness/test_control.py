@@ -138,10 +138,10 @@ async def test_only_the_user_who_runs_can_speak_to_it(tmp_path: Path) -> None:
     (["level"], "qop: 'level' is not KEY=VALUE; write for example level=20"),
     (["do=stop"], "qop: 'do=stop' is not KEY=VALUE; write for example level=20"),
     (["level=1"], "qop: out: no run listens there")])
-def test_bad_messages_are_refused_in_one_line(qop: Qop, words: list[str], line: str) -> None:
+def test_bad_messages_are_refused_in_one_line(qop_here: Qop, words: list[str], line: str) -> None:
     """What is no message, and a folder that no run writes to."""
-    with results.ResultsFolder(qop.folder / "out") as kept:
+    with results.ResultsFolder(qop_here.folder / "out") as kept:
         kept.adopt_plan(plans.plan_of("P1"))
-    done = qop("tell", "out", *words)
+    done = qop_here("tell", "out", *words)
     [said] = done.stderr.splitlines()
     assert done.returncode == 2 and said.startswith(line)

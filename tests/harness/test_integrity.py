@@ -234,12 +234,12 @@ def test_a_folder_of_something_else(tmp_path: Path) -> None:
         verification.verify_results(file, write=True)
 
 
-def test_findings_on_the_command_line(qop: Qop) -> None:
+def test_findings_on_the_command_line(qop_here: Qop) -> None:
     """One line a finding on standard output and exit status 1."""
-    folder = make(qop.folder / "run")
+    folder = make(qop_here.folder / "run")
     (folder / CAPTURE).unlink()
     (folder / RECORD.replace("001", "002")).write_text("{}")
-    done = qop("verify", "run")
+    done = qop_here("verify", "run")
     assert done.returncode == 1 and done.stderr == ""
     assert len(done.stdout.splitlines()) == 2 and CAPTURE in done.stdout
 

@@ -76,10 +76,10 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("/tmp", "--programs /tmp: a guest has files of its own in /tmp"),
     (".", "--programs .: has none of wpa_supplicant, hostapd, freeradius, charon"),
 ])
-def test_folder_without_programs_is_refused(qop: Qop, empty_cache: Path, place: str, text: str
+def test_folder_without_programs_is_refused(qop_here: Qop, empty_cache: Path, place: str, text: str
                                             ) -> None:
     """Before an image is built."""
-    done = qop("run", "--programs", place, "--dry-run")
+    done = qop_here("run", "--programs", place, "--dry-run")
     assert not list(empty_cache.iterdir())
     assert done.returncode == 2
     assert text in done.stderr and done.stderr.count("\n") == 1, done.stderr
@@ -88,35 +88,35 @@ def test_folder_without_programs_is_refused(qop: Qop, empty_cache: Path, place: 
 @pytest.mark.parametrize(("option", "text"), [
     (["--on", "vm"], "machines of --on vm cannot see this folder"),
     (["--cluster", "ssh:other"], "machines of --cluster cannot see this folder")])
-def test_machine_that_cannot_see_the_folder_is_refused(qop: Qop, option: list[str], text: str
+def test_machine_that_cannot_see_the_folder_is_refused(qop_here: Qop, option: list[str], text: str
                                                        ) -> None:
-    done = qop("run", "--programs", ".", "--clock", "real", *option)
+    done = qop_here("run", "--programs", ".", "--clock", "real", *option)
     assert done.returncode == 2 and text in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_folder_that_no_plan_can_name_is_refused(qop: Qop) -> None:
+def test_folder_that_no_plan_can_name_is_refused(qop_here: Qop) -> None:
     """plan.json is UTF-8; a program that cannot be read has no digest."""
     elf = Path(shutil.which("true") or "").read_bytes()
     for name in (b"k\xe9", b"a,b"):
-        folder = Path(os.fsdecode(bytes(qop.folder) + b"/" + name))
+        folder = Path(os.fsdecode(bytes(qop_here.folder) + b"/" + name))
         folder.mkdir()
         (folder / "hostapd").write_bytes(elf)
         (folder / "hostapd").chmod(0o755)
-        done = qop("run", "--programs", str(folder), "--dry-run")
+        done = qop_here("run", "--programs", str(folder), "--dry-run")
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
         assert "its path has a comma, a line break, or bytes that are not UTF-8" in done.stderr
-    folder = qop.folder / "broken"
+    folder = qop_here.folder / "broken"
     folder.mkdir()
     (folder / "hostapd").symlink_to("/proc/self/mem")
-    done = qop("run", "--programs", "broken", "--dry-run")
+    done = qop_here("run", "--programs", "broken", "--dry-run")
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "--programs broken: " in done.stderr and "cannot be read" in done.stderr
 
 
-def test_program_that_cannot_be_one_is_refused(qop: Qop, empty_cache: Path) -> None:
+def test_program_that_cannot_be_one_is_refused(qop_here: Qop, empty_cache: Path) -> None:
     """A script, another processor's program, and one without the mode to be executed."""
     assert not list(empty_cache.iterdir())
-    file = qop.folder / "own" / "hostapd"
+    file = qop_here.folder / "own" / "hostapd"
     file.parent.mkdir()
     elf = Path(shutil.which("true") or "").read_bytes()
     for content, mode, text in (
@@ -125,18 +125,18 @@ def test_program_that_cannot_be_one_is_refused(qop: Qop, empty_cache: Path) -> N
             (elf, 0o644, "is not executable; give 'chmod +x own/hostapd'")):
         file.write_bytes(content)
         file.chmod(mode)
-        done = qop("run", "--programs", "own", "--dry-run")
+        done = qop_here("run", "--programs", "own", "--dry-run")
         assert done.returncode == 2
         assert f"own/hostapd {text}" in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
-def test_package_that_cannot_be_one_is_refused(qop: Qop, empty_cache: Path) -> None:
+def test_package_that_cannot_be_one_is_refused(qop_here: Qop, empty_cache: Path) -> None:
     """Before an image is built: no package, another processor's, two of one name, and programs."""
     assert not list(empty_cache.iterdir())
-    folder = qop.folder / "debs"
+    folder = qop_here.folder / "debs"
 
     def refuse(text: str) -> None:
-        done = qop("run", "--programs", "debs", "--dry-run")
+        done = qop_here("run", "--programs", "debs", "--dry-run")
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
         assert text in done.stderr
 

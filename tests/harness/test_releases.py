@@ -249,9 +249,9 @@ def begin_folder(folder: Path, release: str) -> None:
     record.write_record(fabricated.make("P1", 1), folder / "records")
 
 
-def test_folder_goes_on_with_its_release(qop: Qop) -> None:
-    begin_folder(qop.folder / "out", "trixie")
-    done = qop("run", "--out", "out", "--policies", "P1", "--on", "vm", "--dry-run")
+def test_folder_goes_on_with_its_release(qop_here: Qop) -> None:
+    begin_folder(qop_here.folder / "out", "trixie")
+    done = qop_here("run", "--out", "out", "--policies", "P1", "--on", "vm", "--dry-run")
     assert done.returncode == 2
     assert done.stderr.startswith("qop: --release trixie: only embedded guests")
 
@@ -260,11 +260,11 @@ def test_folder_goes_on_with_its_release(qop: Qop) -> None:
     ("trixie", ["--release", "bookworm"], '(release "trixie" there, not given here)'),
     ("bookworm", ["--release", "trixie"], '(release not given there, "trixie" here)'),
     ("sid", [], "was begun with the Debian release sid, and known are bookworm, trixie, forky")])
-def test_folder_of_another_release_is_refused_in_one_line(qop: Qop, begun: str,
+def test_folder_of_another_release_is_refused_in_one_line(qop_here: Qop, begun: str,
                                                           options: list[str], says: str) -> None:
     """A folder of a later version may have a release that this version does not know."""
-    begin_folder(qop.folder / "out", begun)
-    done = qop("run", "--out", "out", "--policies", "P1", "--scenarios", "N2",
+    begin_folder(qop_here.folder / "out", begun)
+    done = qop_here("run", "--out", "out", "--policies", "P1", "--scenarios", "N2",
                "--clock", "real", *options)
     assert done.returncode == 2
     assert done.stderr.startswith("qop: out: ") and done.stderr.count("\n") == 1, done.stderr

@@ -187,10 +187,10 @@ def test_processes_are_found_by_their_arguments() -> None:
     (["--config", "nowhere"], "--config nowhere: cannot be read"),
     (["--passphrase-file", "good", "--config", "good"], "goes without --config"),
     (["--logins", "0"], "0 is not in the range")])
-def test_bad_input_is_one_line(qop: Qop, arguments: list[str], text: str) -> None:
-    (qop.folder / "short").write_text("1234567\n")
-    (qop.folder / "good").write_text("12345678\n")
-    done = qop("measure", "--card", "none", "--ssid", "home", *arguments)
+def test_bad_input_is_one_line(qop_here: Qop, arguments: list[str], text: str) -> None:
+    (qop_here.folder / "short").write_text("1234567\n")
+    (qop_here.folder / "good").write_text("12345678\n")
+    done = qop_here("measure", "--card", "none", "--ssid", "home", *arguments)
     assert done.returncode in {1, 2}
     assert text in done.stderr
     assert done.stderr.startswith("qop: ") and done.stderr.count("\n") == 1, done.stderr
@@ -235,11 +235,11 @@ def card_results(folder: Path, delays_s: dict[str, float], count: int = 3) -> Pa
     return folder
 
 
-def test_comparison_names_the_phase_that_differs(qop: Qop) -> None:
+def test_comparison_names_the_phase_that_differs(qop_here: Qop) -> None:
     """A card that takes 40 ms longer in EAP and 1 ms in association: EAP has the largest part."""
-    results_of_recording(qop.folder / "emulated", "P12-R1")
-    card_results(qop.folder / "real", {"eap": 0.04, "association": 0.001})
-    done = qop("compare", "emulated", "real", "--out", "page")
+    results_of_recording(qop_here.folder / "emulated", "P12-R1")
+    card_results(qop_here.folder / "real", {"eap": 0.04, "association": 0.001})
+    done = qop_here("compare", "emulated", "real", "--out", "page")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if " longer in " in line]
     assert [line.partition(" ")[0] for line in lines] == ["login", "roam"]
@@ -247,14 +247,14 @@ def test_comparison_names_the_phase_that_differs(qop: Qop) -> None:
         assert "41.0 ms longer in real (card wlan0) than in emulated (P12 in R1)" in line
         assert "phase: eap +40.1 ms" in line and "policies differ" not in line
     assert "medium air" in done.stdout and "real: a card (ath9k)" in done.stdout
-    assert (qop.folder / "page" / "report.html").exists()
+    assert (qop_here.folder / "page" / "report.html").exists()
 
 
-def test_comparison_of_two_cards_marks_what_is_significant(qop: Qop) -> None:
+def test_comparison_of_two_cards_marks_what_is_significant(qop_here: Qop) -> None:
     """Only the phase that differs by more than its spread stays with --changed."""
-    card_results(qop.folder / "before", {}, count=5)
-    card_results(qop.folder / "after", {"eap": 0.02}, count=5)
-    done = qop("compare", "before", "after", "--changed")
+    card_results(qop_here.folder / "before", {}, count=5)
+    card_results(qop_here.folder / "after", {"eap": 0.02}, count=5)
+    done = qop_here("compare", "before", "after", "--changed")
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if "±" in line and "*" in line]
     assert rows and all(row.startswith(("eap", "all, to the last key")) for row in rows)
@@ -267,15 +267,15 @@ def test_comparison_of_two_cards_marks_what_is_significant(qop: Qop) -> None:
     (["emulated", "real", "--baseline", "P1"], "--baseline P1: a measurement with a card has no"),
     (["nowhere", "real"], "nowhere: no such folder"),
 ])
-def test_comparison_that_cannot_be_made_is_one_line(qop: Qop, arguments: list[str],
+def test_comparison_that_cannot_be_made_is_one_line(qop_here: Qop, arguments: list[str],
                                                     text: str) -> None:
-    results_of_recording(qop.folder / "emulated", "P12-R1")
-    card_results(qop.folder / "real", {}, count=1)
+    results_of_recording(qop_here.folder / "emulated", "P12-R1")
+    card_results(qop_here.folder / "real", {}, count=1)
     for name in ("other", "broken"):
-        (qop.folder / name).mkdir()
+        (qop_here.folder / name).mkdir()
     results.write_record(make_record([make_sample(1, 1.0, policy_fields=dict.fromkeys(
-        results.POLICY_FIELDS, "SAE"))]), qop.folder / "other")
-    (qop.folder / "broken" / results.FILE).write_text("{}")
-    done = qop("compare", *arguments)
+        results.POLICY_FIELDS, "SAE"))]), qop_here.folder / "other")
+    (qop_here.folder / "broken" / results.FILE).write_text("{}")
+    done = qop_here("compare", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert text in done.stderr

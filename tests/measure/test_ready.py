@@ -16,6 +16,7 @@ import pytest
 import recorded
 from measure.agent.errors import MeasureError
 from measure.capture import dissection, tshark, tshark_server
+from measure.capture.stream import CaptureStream
 
 pytestmark = pytest.mark.skipif(
     shutil.which("tshark") is None or shutil.which("cc") is None, reason="needs tshark and cc")
@@ -29,10 +30,12 @@ DEADLINE_S = 20.0
 @pytest.fixture(autouse=True)
 def of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test begins without one, and leaves none."""
-    kept = tshark_server._ServerHolder()
+    kept, of_streams = tshark_server._ServerHolder(), tshark_server._ServerHolder()
     monkeypatch.setattr(tshark_server, "_server", kept)
+    monkeypatch.setattr(tshark_server, "_stream_server", of_streams)
     yield
     kept.stop()
+    of_streams.stop()
 
 
 def there() -> tshark_server.StartedTshark:
@@ -56,6 +59,12 @@ def without(recording: str, *keys: str) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tshark_server, "_tshark_path", lambda: None)
         return text(recording, *keys)
+
+
+def stream(name: str = "auth-air", *keys: str) -> CaptureStream:
+    """A capture of the recording, of which two columns are read."""
+    return CaptureStream(recorded.path(RECORDING, name), ("frame.time_epoch", "frame.protocols"),
+                         keys)
 
 
 def ends(pid: int) -> bool:
@@ -206,3 +215,48 @@ def test_it_outlives_nobody() -> None:
         asking.kill()
     assert ends(pid)
     assert all(ends(int(copy)) for copy in copies)
+
+
+# --- Captures whose output is read while tshark dissects them ---
+
+def test_repeated_streams_are_copies_with_the_same_output() -> None:
+    """The first has a tshark of its own. Keys stay with their copy."""
+    own = list(stream().read_columns())
+    assert tshark_server._stream_server.ready is None
+    copied = [list(stream("auth-air", *keys).read_columns()) for keys in ((), (RIGHT,), ())]
+    assert tshark_server._stream_server.ready is not None
+    assert copied[0] == copied[2] == own != copied[1]
+    other = [list(stream("auth-mn").read_columns()) for _ in range(2)]
+    assert other[0] == other[1] != own
+
+
+def test_stream_that_is_not_read_to_its_end_leaves_no_copy() -> None:
+    """Its copy ends, and the next stream begins at the first packet."""
+    own = list(stream().read_columns())
+    list(stream().read_columns())
+    one = tshark_server._stream_server.ready
+    assert one is not None
+    left = stream().read_columns()
+    assert next(left) == own[0]
+    left.close()  # type: ignore[attr-defined]
+    assert ends(one._process.pid)
+    assert list(stream().read_columns()) == own
+
+
+def test_stream_beside_another_has_a_tshark_of_its_own() -> None:
+    """A started tshark has one copy at a time."""
+    own = list(stream().read_columns())
+    list(stream().read_columns())
+    assert [*zip(stream().read_columns(), stream().read_columns(), strict=True)] == [
+        *zip(own, own, strict=True)]
+
+
+def test_stream_whose_started_tshark_was_killed_is_read() -> None:
+    """Before it is asked it is missed by nobody."""
+    own = list(stream().read_columns())
+    list(stream().read_columns())
+    one = tshark_server._stream_server.ready
+    assert one is not None
+    os.kill(one._process.pid, signal.SIGKILL)
+    assert ends(one._process.pid)
+    assert list(stream().read_columns()) == own
