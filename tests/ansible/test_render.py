@@ -7,7 +7,7 @@ import contextlib
 import gc
 import json
 import os
-import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ import pytest
 
 from conftest import PROJECT
 from harness import secrets
+from harness.ansible_process import AnsibleProcess
 from harness.errors import UserError
 from harness.render import make_inventory, render_policy
 from measure.services import radius
 from policies import TlsSettings, load_all, load_named
-from rendering import ANSIBLE, PLAYBOOK, Job, render, settings
+from rendering import ANSIBLE, Job, render, settings
 from studies.policy_factors import change_layer
 from studies.qop2007 import attacks, fault_injection
 from studies.qop2007.faults import FAULTS
@@ -28,6 +29,15 @@ from studies.study import Fault, StudyError
 from topologies import shapes
 from topologies.loader import load_medium, load_network, load_scenario
 from topologies.model import Interface, Medium, Network, Node
+
+
+@pytest.fixture(scope="module")
+def player() -> Iterator[AnsibleProcess]:
+    """One Ansible that has loaded; test_playing.py shows that it renders what another renders."""
+    player = AnsibleProcess()
+    yield player
+    player.kill_process()
+
 
 P1 = next(policy for policy in load_all() if policy.id == "P1")
 
@@ -191,11 +201,11 @@ def test_a_radius_server_of_its_own_has_the_access_points_as_clients() -> None:
             "gateway": "10.1.0.1"}]}]
 
 
-def test_each_daemon_is_on_the_node_of_its_duty(tmp_path: Path) -> None:
+def test_each_daemon_is_on_the_node_of_its_duty(tmp_path: Path, player: AnsibleProcess) -> None:
     """With a tunnel, RadSec and MACsec: RADIUS far away, all else on the gateway."""
     conf = asyncio.run(render_policy(load_named("M12"), load_network("campus"),
                                      secrets.make_secrets(), work=tmp_path, name="M12",
-                                     mount="/mount"))
+                                     mount="/mount", player=player))
     of_node = {folder.name: {file.name for file in folder.iterdir()} for folder in conf.iterdir()}
     assert of_node["radius"] == {"freeradius", "radsec", "run"}
     assert of_node["gw"] == {"dnsmasq.conf", "macsec.conf", "run", "strongswan.conf", "swanctl"}
@@ -207,13 +217,13 @@ def test_each_daemon_is_on_the_node_of_its_duty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("group", "curve", "offered"), [
     ("x25519mlkem768", "X25519MLKEM768", ""), ("mlkem768", "MLKEM768", "MLKEM768"),
     ("secp384r1mlkem1024", "SecP384r1MLKEM1024", "SecP384r1MLKEM1024")])
-def test_each_end_of_tls_has_the_group(tmp_path: Path, group: str, curve: str,
-                                       offered: str) -> None:
+def test_each_end_of_tls_has_the_group(tmp_path: Path, player: AnsibleProcess, group: str,
+                                       curve: str, offered: str) -> None:
     """Both TLS connections of the server have it, and a station is told what it offers not."""
     policy = change_layer("dot1x", tls=TlsSettings(version="1.3", group=group))(  # type: ignore[arg-type]
         load_named("M5-radsec"))
     conf = asyncio.run(render_policy(policy, load_network("campus"), secrets.make_secrets(),
-                                     work=tmp_path, name="group", mount="/mount",
+                                     work=tmp_path, name="group", mount="/mount", player=player,
                                      release="trixie"))
     server = (conf / "radius/freeradius/radiusd.conf").read_text()
     proxy = (conf / "ap-1/radius_proxy/proxy.conf").read_text()
@@ -223,7 +233,8 @@ def test_each_end_of_tls_has_the_group(tmp_path: Path, group: str, curve: str,
     assert not offered or f"Groups = {offered}\n" in settings.read_text()
 
 
-def test_a_home_agent_may_have_its_radius_server_elsewhere(tmp_path: Path) -> None:
+def test_a_home_agent_may_have_its_radius_server_elsewhere(tmp_path: Path,
+                                                           player: AnsibleProcess) -> None:
     """Then it runs none of its own; where it is a gateway too, one node has both."""
     network = load_network("two-subnets")
     nodes = dict(network.nodes)
@@ -231,7 +242,7 @@ def test_a_home_agent_may_have_its_radius_server_elsewhere(tmp_path: Path) -> No
     nodes["ap-a"] = replace(nodes["ap-a"], radius_server="cn-a", gateway="10.1.0.1")
     conf = asyncio.run(render_policy(
         load_named("M5"), replace(network, nodes=nodes),
-        secrets.make_secrets(), work=tmp_path, name="M5", mount="/mount"))
+        secrets.make_secrets(), work=tmp_path, name="M5", mount="/mount", player=player))
     assert {folder.name for folder in conf.iterdir() if (folder / "freeradius").exists()} == {
         "cn-a", "ha-b"}
     campus = load_network("campus")
@@ -240,7 +251,7 @@ def test_a_home_agent_may_have_its_radius_server_elsewhere(tmp_path: Path) -> No
     office["gw"] = replace(office["gw"], duties=["gateway", "dhcp_server", "radius_server"])
     conf = asyncio.run(render_policy(
         load_named("M12"), replace(campus, nodes=office),
-        secrets.make_secrets(), work=tmp_path, name="M12", mount="/mount"))
+        secrets.make_secrets(), work=tmp_path, name="M12", mount="/mount", player=player))
     assert {"freeradius", "radsec", "swanctl", "dnsmasq.conf"} <= {
         file.name for file in (conf / "gw").iterdir()}
     assert (conf / "gw/freeradius/pki/cert.pem").exists()
@@ -250,17 +261,17 @@ def test_a_home_agent_may_have_its_radius_server_elsewhere(tmp_path: Path) -> No
 @pytest.mark.parametrize(("policy", "network"), [
     ("P1", "two-subnets"), ("P12", "two-subnets"), ("M12", "campus")])
 def test_what_a_run_renders_fits_what_roles_specify(policy: str, network: str,
-                                                    tmp_path: Path) -> None:
+                                                    tmp_path: Path, player: AnsibleProcess) -> None:
     """A run leaves that out; asked for, it finds nothing, and every file is as it was."""
     conf = asyncio.run(render_policy(load_named(policy), load_network(network),
                                      secrets.make_secrets(),
-                                     work=tmp_path, name="first", mount="/mount"))
-    said = subprocess.run(
-        [PLAYBOOK, "-i", tmp_path / "ansible" / "first.inventory.json", ANSIBLE / "policy.yml",
+                                     work=tmp_path, name="first", mount="/mount", player=player))
+    log = tmp_path / "again.log"
+    assert asyncio.run(player.run_playbook(
+        ["-i", str(tmp_path / "ansible" / "first.inventory.json"), str(ANSIBLE / "policy.yml"),
          "-e", f"@{tmp_path / 'ansible' / 'first.vars.json'}", "-e", '{"qop_checks_roles": true}'],
-        env={**os.environ, "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
-             "ANSIBLE_LOCAL_TEMP": str(tmp_path), "ANSIBLE_REMOTE_TEMP": str(tmp_path)},
-        capture_output=True, text=True, check=True).stdout
+        log=log, temporary=tmp_path / "tmp")) == 0
+    said = log.read_text()
     assert "Validating arguments" in said and any(conf.iterdir())
     assert not (changed := [line for line in said.splitlines() if "changed=0" not in line
                             and "changed=" in line]), changed
