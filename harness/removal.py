@@ -9,6 +9,7 @@ system's Python, so that none is installed in order to be removed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import subprocess
@@ -190,12 +191,20 @@ def _find_users(cache: Path) -> list[int]:
 def measure_disk_use(folder: Path) -> int:
     """Return how many bytes a folder takes on the disk. Hard-linked files count once."""
     sizes: dict[tuple[int, int], int] = {}
-    for path in (folder, *folder.rglob("*")):
-        try:
-            status = path.lstat()
-        except OSError:
-            continue  # removed meanwhile
+
+    def note_size(status: os.stat_result) -> None:
         sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+
+    folders = [os.fspath(folder)]
+    with contextlib.suppress(OSError):
+        note_size(folder.lstat())
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):  # removed meanwhile
+                    note_size(entry.stat(follow_symlinks=False))
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
     return sum(sizes.values())
 
 
