@@ -10,6 +10,7 @@ units, and `describe_refusal` describes wrong settings in one line.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -180,7 +181,7 @@ class Cell:
         """Return the ids of the levels by factor, such as P8 for the policy."""
         return {name: level.id for name, level in self.levels.items()}
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """Return the joined ids of the levels, such as `P8-N2`, for names of files and logs."""
         return "-".join(self.ids.values())

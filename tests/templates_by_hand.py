@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -55,12 +54,3 @@ def render_files(policy: Policy) -> dict[str, str]:
         files["macsec.conf"] = _fill("macsec", "macsec.conf.j2", layer=layers["wire"], priority=16,
                                      secrets={"cak": "ca" * 16})
     return files
-
-
-def write_files(policy: Policy, folder: Path) -> dict[str, Path]:
-    """The same files, written into a folder."""
-    paths = {}
-    for name, text in render_files(policy).items():
-        paths[name] = folder / name
-        paths[name].write_text(text, encoding="utf-8")
-    return paths

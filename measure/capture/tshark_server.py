@@ -34,6 +34,8 @@ _START_S = 60.0
 _ANSWER = struct.Struct("@ll")
 #: Limit of a request in ready.c; a longer request gets its own tshark.
 _ROOM_BYTES = 1 << 16
+#: Variable that pytest changes for each test, and that tshark does not read.
+_CURRENT_TEST = "PYTEST_CURRENT_TEST"
 
 
 class TsharkServerError(Exception):
@@ -163,7 +165,8 @@ class _ServerHolder:
         Raises:
             TsharkServerError: tshark cannot be started in this way.
         """
-        of = (os.getpid(), _tshark_path(), *command, *sorted(environment.items()))
+        of = (os.getpid(), _tshark_path(), *command,
+              *sorted(item for item in environment.items() if item[0] != _CURRENT_TEST))
         if self.failed == of:
             raise TsharkServerError
         if self.ready is None or self.of != of:

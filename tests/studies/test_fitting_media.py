@@ -17,8 +17,6 @@ from studies.study import StudyError
 from topologies.loader import load_medium, load_scenario
 from topologies.model import Scenario
 
-#: Those of the twelve whose cipher is WEP; the others have none, or it is at the network layer.
-_WEP = {"P2", "P4", "P6", "P7", "P8", "P9", "P10", "P11", "P12"}
 _TKIP = Policy.model_validate({"id": "T", "name": "t",
                                "layers": {"link": {"cipher": "TKIP", "keys": "psk"}}})
 

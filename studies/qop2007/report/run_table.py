@@ -299,11 +299,6 @@ def handoff_table(cells: Cells) -> Table:
     return stamp_table(made, results.clock)
 
 
-def handoff_remarks(cells: Cells) -> StudyNotes:
-    """Return warnings about handoffs whose phases do not add up to the measured total."""
-    return StudyNotes(warnings=tuple(gap_warnings(cells)))
-
-
 _SUM_PART = "Their sum and the measured total"
 
 
