@@ -33,6 +33,15 @@ _LEFT_OUT = ("-o", "tcp.analyze_sequence_numbers:FALSE", "-o", "tcp.calculate_ti
 _WANTED = "!(wlan.fc.type == 1)"
 
 
+@dataclass(frozen=True)
+class _RunningTshark:
+    """A tshark that dissects a capture, with the functions that wait for its end and kill it."""
+
+    stdout: IO[bytes]
+    wait: Callable[[], int]
+    kill: Callable[[], None]
+
+
 @dataclass
 class CaptureStream:
     """The packets of one capture file, as the columns that tshark prints.
@@ -59,7 +68,7 @@ class CaptureStream:
         """
         with contextlib.ExitStack() as stack:
             complaints = stack.enter_context(tempfile.TemporaryFile())
-            process = stack.enter_context(self._start_tshark(stack, complaints))
+            process = self._start_tshark(stack, complaints)
             try:
                 for line in self._read_lines(process):
                     columns = line.split("\t")
@@ -75,8 +84,8 @@ class CaptureStream:
             raise MeasureError("testbed", _MISSING)
         self.complaint = tshark.last_message(words) if status else ""
 
-    def _start_tshark(self, stack: contextlib.ExitStack, complaints: IO[bytes]
-                      ) -> subprocess.Popen[bytes] | tshark_server.ForkedTshark:
+    def _start_tshark(self, stack: contextlib.ExitStack,
+                      complaints: IO[bytes]) -> _RunningTshark:
         try:
             file = stack.enter_context(self.capture.open("rb"))
         except OSError as error:
@@ -91,7 +100,8 @@ class CaptureStream:
             forked = tshark_server.fork_tshark(command, decryption[1::2], file, complaints,
                                                environment=environment)
             if forked is not None:
-                return forked
+                stack.callback(forked.close_output)
+                return _RunningTshark(forked.stdout, forked.wait_for_exit, forked.kill_fork)
         options, descriptors = [], []
         for preference, keys in self.key_files.items():
             descriptor = _copy_to_memory(keys)
@@ -99,15 +109,15 @@ class CaptureStream:
             options += ["-o", f"{preference}:/proc/self/fd/{descriptor}"]
             descriptors.append(descriptor)
         try:
-            return subprocess.Popen(
+            process = stack.enter_context(subprocess.Popen(
                 [*command, *decryption, *options], stdin=file, stdout=subprocess.PIPE,
-                stderr=complaints, pass_fds=descriptors, env=environment)
+                stderr=complaints, pass_fds=descriptors, env=environment))
         except FileNotFoundError:
             raise MeasureError("testbed", _MISSING) from None
-
-    def _read_lines(self, process: subprocess.Popen[bytes] | tshark_server.ForkedTshark
-                    ) -> Iterator[str]:
         assert process.stdout is not None
+        return _RunningTshark(process.stdout, process.wait, process.kill)
+
+    def _read_lines(self, process: _RunningTshark) -> Iterator[str]:
         descriptor, rest = process.stdout.fileno(), b""
         while True:
             if not select.select([descriptor], [], [], _SILENCE_S)[0]:

@@ -22,8 +22,9 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
 
 from topologies.fork_server import ForkLine, ForkServerLost
 
@@ -186,40 +187,36 @@ class _ServerHolder:
         self.ready = None
 
 
+@dataclass
 class ForkedTshark:
-    """A fork of a started tshark, whose output can be read while it dissects.
+    """A fork of a started tshark, whose output can be read while it dissects."""
 
-    It has the part of the interface of `subprocess.Popen` that a reader of its output needs.
-    """
+    stdout: IO[bytes]
+    _holder: _ServerHolder
+    _started: StartedTshark
+    _status: int | None = None
 
-    def __init__(self, holder: _ServerHolder, started: StartedTshark, stdout: IO[bytes]) -> None:
-        self.stdout = stdout
-        self._holder, self._started = holder, started
-        self._status: int | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stdout.close()
-        if self._status is None:
-            self.kill()
-        self._holder.lock.release()
-
-    def wait(self) -> int:
-        """Return the exit status. Call this after the end of the output."""
+    def wait_for_exit(self) -> int:
+        """Return the exit status of the fork. Call this after the end of the output."""
         if self._status is None:
             try:
                 self._status = self._started.wait_for_fork(_START_S)
             except TimeoutError:
-                self.kill()
+                self.kill_fork()
                 return -signal.SIGKILL
         return self._status
 
-    def kill(self) -> None:
+    def kill_fork(self) -> None:
         """Kill the fork together with the started tshark."""
         self._holder.stop()
         self._status = -signal.SIGKILL
+
+    def close_output(self) -> None:
+        """Close the output, and kill the fork unless it has ended."""
+        self.stdout.close()
+        if self._status is None:
+            self.kill_fork()
+        self._holder.lock.release()
 
 
 _server = _ServerHolder()
@@ -275,7 +272,7 @@ def fork_tshark(command: Sequence[str], preferences: Sequence[str], stdin: IO[by
         environment: The environment of the started tshark.
 
     Returns:
-        The fork, or None if the caller has to start the command itself.
+        The fork, whose output has to be closed. None if the caller has to start the command.
     """
     holder = _stream_server
     if not _tshark_path() or not holder.lock.acquire(blocking=False):
@@ -295,7 +292,7 @@ def fork_tshark(command: Sequence[str], preferences: Sequence[str], stdin: IO[by
             holder.stop()
             return None
         on_failure.pop_all()
-        return ForkedTshark(holder, started, open(reader, "rb", buffering=0))
+        return ForkedTshark(open(reader, "rb", buffering=0), holder, started)
 
 
 def used_s() -> float:
