@@ -104,8 +104,8 @@ def _paint_trace(trace: Mapping[str, Any], position: int | None, number: int = 0
     Args:
         trace: The trace.
         position: Position of the colour in the list of styles; None for the neutral colour.
-        number: Number of the marker, from 0 for the one beside the colour in the list. It chooses
-            the dashes, too, so that curves of equal colour differ.
+        number: Number of the marker, from 0 for that of the position itself. It chooses the
+            dashes, too, so that curves of equal colour differ.
     """
     colour, symbol = _NEUTRAL, ""
     if position is not None:

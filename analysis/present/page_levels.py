@@ -60,7 +60,7 @@ class PageLevels:
                 **dict(zip(others, numbers, strict=False))}
 
     @cached_property
-    def _compared(self) -> frozenset[LevelKey]:
+    def _compared_keys(self) -> frozenset[LevelKey]:
         return frozenset(self._by_factor[factor.name, level] for factor in self.factors
                          if factor.is_compared for level in factor.levels)
 
@@ -115,7 +115,7 @@ class PageLevels:
         The result is None for other texts, and for those that name several.
         """
         known = [key for key in self.find_in_name(name) if key in self._colour_indexes]
-        found = [key for key in known if key in self._compared] or known
+        found = [key for key in known if key in self._compared_keys] or known
         return self._colour_indexes[found[0]] if len(found) == 1 else None
 
     def _find_colour(self, level: str) -> str | None:

@@ -474,7 +474,7 @@ def _describe_metric(cells: Cells, metric: Metric,
 
 @dataclass(frozen=True)
 class _Change:
-    """How a policy changes a metric in one scenario: as a difference, and as a ratio if known."""
+    """The change of a metric by a policy in one scenario: a difference, and a ratio if known."""
 
     decision: SignificanceDecision
     difference: Estimate
