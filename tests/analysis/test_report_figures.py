@@ -112,6 +112,24 @@ def test_phases_of_a_handoff_add_up_to_its_end(cells: Cells) -> None:
     assert len(whole) == 12
 
 
+def test_a_phase_of_a_handoff_has_one_colour_in_all_reports() -> None:
+    """A phase that no policy of a report has leaves the colours of the others as they are."""
+    colours: dict[str, set[tuple[str, str]]] = {}
+    for policies in (("P1", "P2"), ("P3", "P12"), ("P1", "P12")):
+        records = [record for record in paper_run(("R1",)) if record.cell["policy"] in policies]
+        figure = figures.draw_handoffs(cells_of(*records))
+        assert figure is not None
+        for trace in (trace for panel in figure.panels for trace in panel.data
+                      if trace["type"] == "bar"):
+            colours.setdefault(trace["name"], set()).add(
+                (trace["marker"]["color"], trace["marker"]["pattern"]["shape"]))
+    assert len(colours) > 4
+    assert {len(found) for found in colours.values()} == {1}
+    styles = figures.style_phases(["another"])
+    assert len(set(styles.values())) == len(styles) > len(colours)
+    assert [*styles][-1] == "another"
+
+
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, list[dict[str, Any]]]:
     """The panels of all figures on the page of a run with eight repetitions, by figure."""
