@@ -267,7 +267,7 @@ def describe_intervals(cells: Cells) -> str:
     if cells.results.planned_looks is None:
         return "intervals hold 95\N{NO-BREAK SPACE}%"
     return ("decisions hold 95\N{NO-BREAK SPACE}%, other intervals a little less, as decisions "
-            "ended the run")
+            "choose how much is measured")
 
 
 def _is_varied(cells: Cells, factor: str) -> bool:

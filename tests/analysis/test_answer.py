@@ -299,7 +299,7 @@ def test_intervals_of_a_sequential_run_are_said_to_hold_less() -> None:
     plan = manifest_of(records, settings={"repetitions": 2, "looks": (2, 4)})
     assert answer.describe_intervals(Cells(results_of(*records, manifest=plan))).replace(
         "\N{NO-BREAK SPACE}", " ") == ("decisions hold 95 %, other intervals a little less, as "
-                                       "decisions ended the run")
+                                       "decisions choose how much is measured")
     assert answer.describe_intervals(cells_of(make("P1"))) == (
         "one good repetition a cell gives no intervals")
     assert answer.describe_intervals(cells_of(failed("P1", 1))) == ""
