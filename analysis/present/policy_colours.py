@@ -1,53 +1,45 @@
 """Give each security policy one colour and one marker in the figures of all reports.
 
-The look of a built-in policy depends on its code alone. No two policies of a profile share a
-colour. A user's own policy gets a colour by its name, and another one only where a policy of the
-same report has it.
+The look of a built-in policy depends on its code alone (`policies/colours.yml`). A user's own
+policy gets a colour by its name, and another one only where a policy of the same report has it.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
+import policies
 from analysis.present.figures import STYLES
+from policies.document import read_document
 
-#: Built-in policies by their position in `STYLES`, which has the colours. Policies of one position
-#: differ in marker and dashes. P1 is the baseline, so no other policy of one layer has its colour.
-POLICIES_BY_COLOUR = (
-    ("P1", "M4-okc"),
-    ("P2", "M13", "M10-ft"),
-    ("P3", "M2", "M14-resumed"),
-    ("P4", "M11", "M8-okc", "M12-ecdh"),
-    ("P5", "M9", "M8-resumed", "M16-ft"),
-    ("P6", "M8", "M5-macsec", "M11-mip"),
-    ("P7", "M6", "M4-ft"),
-    ("P8", "M14", "M2-ft"),
-    ("P9", "M5", "M12-kem"),
-    ("P10", "M3", "M14-ft", "M15-new"),
-    ("P11", "M1", "M16", "M13-ft"),
-    ("P12", "M15", "M4-resumed"),
-    ("M12", "M5-radsec", "M14-okc", "M15-ft"),
-    ("M7", "M10-mip", "M13-okc"),
-    ("M10", "M8-pmksa", "M13-resumed"),
-    ("M4", "M8-pull", "M11-ft"))
+_FILE = "colours.yml"
+
+
+@cache
+def list_policies_by_colour() -> Sequence[Sequence[str]]:
+    """Return the built-in policies by their position in `STYLES`, which has the colours."""
+    folder = Path(policies.__file__).parent
+    colours: Sequence[Sequence[str]] = read_document(str(folder / _FILE)).data["colours"]
+    return colours
 
 
 @cache
 def list_built_in_styles() -> Mapping[str, int]:
     """Return the index of each built-in policy's look, for `figures.style_at`."""
     return {policy: position + number * len(STYLES)
-            for position, policies in enumerate(POLICIES_BY_COLOUR)
-            for number, policy in enumerate(policies)}
+            for position, policies_of_colour in enumerate(list_policies_by_colour())
+            for number, policy in enumerate(policies_of_colour)}
 
 
-def assign_styles(policies: Iterable[str]) -> dict[str, int]:
+def assign_styles(report_policies: Iterable[str]) -> dict[str, int]:
     """Return the index of the look of each policy of a report, for `figures.style_at`.
 
     The order of the policies does not matter.
     """
-    names = set(policies)
+    names = set(report_policies)
     styles = {name: style for name, style in list_built_in_styles().items() if name in names}
     for name in sorted(names - styles.keys()):
         styles[name] = _find_free_style(name, set(styles.values()))

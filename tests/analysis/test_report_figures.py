@@ -20,9 +20,9 @@ from analysis.present.figure_styles import share_axes, style_figures
 from analysis.present.page import render_page
 from analysis.present.page_levels import PageLevels
 from analysis.present.policy_colours import (
-    POLICIES_BY_COLOUR,
     assign_styles,
     list_built_in_styles,
+    list_policies_by_colour,
 )
 from analysis.present.report import Figure, ReportFactor
 from analysis.table import Quantity, Table
@@ -167,7 +167,7 @@ def test_each_built_in_policy_has_a_look_of_its_own() -> None:
     """No policy is left out, and no two have the same colour and marker."""
     styles = list_built_in_styles()
     assert set(styles) == {path.stem for path in (PROJECT / "policies").glob("[MP][0-9]*.yml")}
-    assert sorted(sum(POLICIES_BY_COLOUR, ())) == sorted(styles)
+    assert sorted(itertools.chain(*list_policies_by_colour())) == sorted(styles)
     assert len({lines.style_at(style) for style in styles.values()}) == len(styles)
 
 
@@ -194,8 +194,8 @@ def test_profiles_of_the_test_are_those_of_the_project() -> None:
 def test_own_policies_have_colours_by_name_that_no_other_policy_of_the_report_has() -> None:
     """Neither the order of policies nor a policy of another colour changes them."""
     alone = assign_styles(["office"])["office"]
-    clashing = POLICIES_BY_COLOUR[alone % len(lines.STYLES)][0]
-    other = POLICIES_BY_COLOUR[(alone + 1) % len(lines.STYLES)][0]
+    clashing = list_policies_by_colour()[alone % len(lines.STYLES)][0]
+    other = list_policies_by_colour()[(alone + 1) % len(lines.STYLES)][0]
     assert assign_styles([other, "office"])["office"] == alone
     both = assign_styles(["office", clashing])
     assert both == assign_styles([clashing, "office"])
@@ -230,7 +230,7 @@ def test_other_compared_levels_have_no_colour_of_a_policy() -> None:
 
 def test_curves_of_one_colour_differ_in_marker_and_dashes() -> None:
     """Two policies with one colour in a figure of a user's own choice, and two curves of one."""
-    pair = POLICIES_BY_COLOUR[0][:2]
+    pair = list_policies_by_colour()[0][:2]
     names = [*pair, f"{pair[0]}, N2", f"{pair[1]}, N2"]
     series = [lines.Series(name, [(0.0, Quantity(1.0))]) for name in names]
     panels = (lines.line_panel("", series, lines.Axis("x"), lines.Axis("y")),
