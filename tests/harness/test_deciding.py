@@ -155,8 +155,8 @@ def test_status_names_what_an_interrupted_rule_has_left(
     status._show_open(tmp_path, 0)
     line = f"  interrupted: {left} requested by the stopping rule; the same './qop run' continues\n"
     assert capsys.readouterr().out == (line if left else "") + (
-        "  open: Q9; the same './qop run' with --until-decided measures more for those that further "
-        "repetitions can decide\n")
+        "  open: Q9; the same './qop run' with --until-decided measures more for those that "
+        "further repetitions can decide\n")
 
 
 def test_no_claims_is_one_line() -> None:
