@@ -238,15 +238,22 @@ class BuildProgress:
         self._since = now
 
 
-def summarize_progress(tracks: list[BuildProgress]) -> BuildStatus:
+def summarize_progress(tracks: Sequence[BuildProgress],
+                       shown_fraction: float = 0.0) -> BuildStatus:
     """Return the progress of all builds.
 
-    Builds run in parallel, so the longest determines the total time.
+    Builds run in parallel, so the longest determines the total time. The estimate of the remaining
+    time rises on a machine that is slower than expected. The fraction stands then, and never falls.
+
+    Args:
+        tracks: The progress of each build.
+        shown_fraction: The fraction that was shown before.
     """
     remaining = max((track.remaining_s() for track in tracks), default=0.0)
     spent = max((track.spent_s() for track in tracks), default=0.0)
     fraction = spent / (spent + remaining) if remaining else 1.0
-    return BuildStatus("; ".join(track.describe() for track in tracks), fraction, remaining)
+    return BuildStatus("; ".join(track.describe() for track in tracks),
+                       max(fraction, shown_fraction), remaining)
 
 
 class ProgressPrinter:

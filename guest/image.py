@@ -384,8 +384,11 @@ def _build_all(wanted: Sequence[ImagePart], cache: Path, progress: ProgressListe
     for build in builds:
         build.start()
     try:
+        fraction = 0.0
         while any(build.is_alive() for build in builds) and not any(b.error for b in builds):
-            progress(summarize_progress([build.track for build in builds]))
+            status = summarize_progress([build.track for build in builds], fraction)
+            fraction = status.fraction
+            progress(status)
             time.sleep(POLL_S)
     finally:
         # In every case: if one build failed or the user interrupted, the other builds are

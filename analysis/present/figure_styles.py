@@ -1,25 +1,28 @@
 """Choose the colours of curves and the ranges of axes for all figures of an HTML report.
 
-`style_figures` takes the figures of a report and returns them in their final style. Each compared
-policy (or other varied value) has one colour in all figures. Other curves keep their colour, too,
-unless another curve of the same figure has it. Plots of one figure that show the same quantity get
-the same axis range.
+`style_figures` takes the figures of a report and returns them in their final style. Each policy has
+one colour in all reports (`policy_colours`). Each other compared value has one colour in all
+figures of the report. Other curves keep their colour, too, unless another curve of the same figure
+has it. Plots of one figure that show the same quantity get the same axis range.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from analysis.present.figures import DASHES, STYLES, style_at
+from analysis.present.figures import DASHES, STYLES
 from analysis.present.page_levels import PageLevels, curve_key
 from analysis.present.report import Figure, Panel
 
 #: Room between the outermost values and the end of an axis, as a share of the axis.
 _MARGIN = 0.05
 _NEUTRAL = "@ink"
+#: Numbers of the markers of a figure's curves, by position of the colour and name of the curve.
+_Markers: TypeAlias = dict[int, dict[str, int]]
 
 
 def style_figures(figures: Iterable[Figure], levels: PageLevels) -> list[Figure]:
@@ -41,44 +44,52 @@ class _Palette:
     def colour_panels(self, panels: Sequence[Panel]) -> Iterator[Panel]:
         """Yield the panels of a figure in the page's colours.
 
-        Curves of one level have one colour, and different markers.
+        Curves of one colour have different markers.
         """
-        curves: dict[int, dict[str, int]] = {
-            index: {} for panel in panels for trace in panel.data
-            if (index := self._level_colour(_curve_of(trace))) is not None}
+        # Markers by colour: the number of each curve's marker, counted from the colour's own.
+        markers: _Markers = {
+            style % len(STYLES): {} for panel in panels for trace in panel.data
+            if (style := self._level_style(_curve_of(trace))) is not None}
         for panel in panels:
-            yield replace(panel, data=[self._colour_trace(trace, panel.title, curves)
+            yield replace(panel, data=[self._colour_trace(trace, panel.title, markers)
                                        for trace in panel.data])
 
-    def _level_colour(self, name: str | None) -> int | None:
+    def _level_style(self, name: str | None) -> int | None:
         return self.levels.colour_index(name) if name else None
 
     def _colour_trace(self, trace: Mapping[str, Any], title: str,
-                      curves: dict[int, dict[str, int]]) -> Mapping[str, Any]:
-        """Return a trace in its colour. `curves` has the names of a figure's curves by colour."""
+                      markers: _Markers) -> Mapping[str, Any]:
+        """Return a trace in its colour, with a marker that no other curve of the colour has."""
         name = _curve_of(trace)
         if name is None:
             return trace
         if trace["meta"].get("reference"):
             return _paint_trace(trace, None)
         # The only curve of a panel is what the panel is about.
-        index = self._level_colour(name or title)
-        if index is None and name:
-            index = self._find_colour(name, curves)
-        if index is None:
+        style = self._level_style(name or title)
+        if style is None and name:
+            style = self._find_colour(name, markers)
+        if style is None:
             return _paint_trace(trace, None)
-        names = curves.setdefault(index, {})
-        return _paint_trace(trace, index, names.setdefault(name, len(names)))
+        number, colour = divmod(style, len(STYLES))
+        numbers = markers.setdefault(colour, {})
+        if name not in numbers:
+            numbers[name] = next(each for each in itertools.count(number)
+                                 if each not in numbers.values())
+        return _paint_trace(trace, colour, numbers[name])
 
-    def _find_colour(self, name: str, curves: Mapping[int, Mapping[str, int]]) -> int:
-        """Return the colour of a curve, another one if a curve of the figure has it."""
+    def _find_colour(self, name: str, markers: _Markers) -> int:
+        """Return the colour of a curve, another one if a curve of the figure has it.
+
+        Where the figure has all colours, it is the colour of the fewest curves.
+        """
         known = self.others.get(name)
-        if known is not None and name in curves.get(known, {name: 0}):
+        if known is not None and name in markers.get(known, {name: 0}):
             return known
-        index = next(index for index in range(len(STYLES) * len(STYLES))
-                     if name in curves.get(index, {name: 0}))
-        self.others.setdefault(name, index)
-        return index
+        colour = min(range(len(STYLES)), key=lambda each: (
+            name not in markers.get(each, {name: 0}), len(markers.get(each, {}))))
+        self.others.setdefault(name, colour)
+        return colour
 
 
 def _curve_of(trace: Mapping[str, Any]) -> str | None:
@@ -87,17 +98,18 @@ def _curve_of(trace: Mapping[str, Any]) -> str | None:
     return None if name is None else curve_key(name)
 
 
-def _paint_trace(trace: Mapping[str, Any], index: int | None, number: int = 0) -> dict[str, Any]:
+def _paint_trace(trace: Mapping[str, Any], position: int | None, number: int = 0) -> dict[str, Any]:
     """Return a trace of a figure in a colour of the list of styles, with marker and dashes.
 
     Args:
         trace: The trace.
-        index: Position of the colour in the list of styles; None for the neutral colour.
-        number: Number of the curve among all curves of this colour, from 0. It chooses marker and
-            dashes, so that curves of equal colour differ.
+        position: Position of the colour in the list of styles; None for the neutral colour.
+        number: Number of the marker, from 0 for that of the position itself. It chooses the
+            dashes, too, so that curves of equal colour differ.
     """
-    colour = _NEUTRAL if index is None else style_at(index)[0]
-    symbol = "" if index is None else style_at(index + number)[1]
+    colour, symbol = _NEUTRAL, ""
+    if position is not None:
+        colour, symbol = STYLES[position][0], STYLES[(position + number) % len(STYLES)][1]
     painted = dict(trace)
     for part in ("line", "error_x", "error_y"):
         if "color" in trace.get(part, {}):
@@ -109,8 +121,8 @@ def _paint_trace(trace: Mapping[str, Any], index: int | None, number: int = 0) -
         if symbol and not trace["meta"].get("symbol"):
             is_open = marker["symbol"].endswith("-open")
             painted["marker"]["symbol"] = f"{symbol}-open" if is_open else symbol
-    elif index is not None and "line" in trace:
-        painted["line"] = {**painted["line"], "dash": DASHES[(index + number) % len(DASHES)]}
+    elif position is not None and "line" in trace:
+        painted["line"] = {**painted["line"], "dash": DASHES[(position + number) % len(DASHES)]}
     return painted
 
 

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from analysis.present.figures import style_at
+from analysis.present.figures import STYLES, style_at
+from analysis.present.policy_colours import assign_styles
 from analysis.present.report import ReportFactor
 from analysis.table import Entry, Table
 
 #: Name of a level among the factors of the page: index of the factor, and of the level in it.
 LevelKey = str
+#: Factor whose levels have one colour in all reports.
+_POLICY = "policy"
 #: Origins in the names of curves, which are no part of the level's name.
 _ORIGINS = re.compile(r",? ?(?:published|modelled)(?: \d{4})?$")
 
@@ -45,9 +48,21 @@ class PageLevels:
 
     @cached_property
     def _colour_indexes(self) -> dict[LevelKey, int]:
-        compared = [(factor.name, level) for factor in self.factors if factor.is_compared
-                    for level in factor.levels]
-        return {self._by_factor[level]: index for index, level in enumerate(compared)}
+        """Return the look of each policy and of each level of the other compared factors."""
+        styles = assign_styles(level for factor in self.factors if factor.name == _POLICY
+                               for level in factor.levels)
+        used = {style % len(STYLES) for style in styles.values()}
+        free = [position for position in range(len(STYLES)) if position not in used]
+        others = [self._by_factor[factor.name, level] for factor in self.factors
+                  if factor.is_compared and factor.name != _POLICY for level in factor.levels]
+        numbers = free if len(free) >= len(others) else range(len(others))
+        return {**{self._by_factor[_POLICY, level]: style for level, style in styles.items()},
+                **dict(zip(others, numbers, strict=False))}
+
+    @cached_property
+    def _compared_keys(self) -> frozenset[LevelKey]:
+        return frozenset(self._by_factor[factor.name, level] for factor in self.factors
+                         if factor.is_compared for level in factor.levels)
 
     @cached_property
     def _by_text(self) -> dict[str, LevelKey]:
@@ -95,10 +110,13 @@ class PageLevels:
         return found
 
     def colour_index(self, name: str) -> int | None:
-        """Return the position of a compared level among all of them, or None for other texts."""
-        found = [self._colour_indexes[key] for key in self.find_in_name(name)
-                 if key in self._colour_indexes]
-        return found[0] if len(found) == 1 else None
+        """Return the look of the compared level that a text names, or else of the policy.
+
+        The result is None for other texts, and for those that name several.
+        """
+        known = [key for key in self.find_in_name(name) if key in self._colour_indexes]
+        found = [key for key in known if key in self._compared_keys] or known
+        return self._colour_indexes[found[0]] if len(found) == 1 else None
 
     def _find_colour(self, level: str) -> str | None:
         index = self.colour_index(level)

@@ -9,7 +9,7 @@ first use of each code, such as a policy's id, is followed by its name.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -267,7 +267,7 @@ def describe_intervals(cells: Cells) -> str:
     if cells.results.planned_looks is None:
         return "intervals hold 95\N{NO-BREAK SPACE}%"
     return ("decisions hold 95\N{NO-BREAK SPACE}%, other intervals a little less, as decisions "
-            "ended the run")
+            "choose how much is measured")
 
 
 def _is_varied(cells: Cells, factor: str) -> bool:
@@ -448,9 +448,10 @@ def _describe_metric(cells: Cells, metric: Metric,
 
     The data choose these scenarios, so the intervals of all scenarios hold at the same time.
     """
-    level = joint_level(len(decisions))
-    proven = [(cost, decision) for decision in decisions if decision.outcome == "different"
-              and (cost := _find_cost(cells, decision, level))]
+    changes = [_find_change(cells, decision, joint_level(len(decisions)))
+               for decision in decisions if decision.outcome == "different"]
+    to_cost = _choose_cost_unit(changes)
+    proven = [(to_cost(change), change.decision) for change in changes]
     costs = [pair for pair in proven if pair[0].is_certain]
     if not costs:
         return ""
@@ -471,31 +472,67 @@ def _describe_metric(cells: Cells, metric: Metric,
     return f"{metric.title} {text}{f' ({join_words(counts)})' if counts else ''}"
 
 
-def _find_cost(cells: Cells, decision: SignificanceDecision, level: float) -> _Cost | None:
-    """Return the cost in percent of the baseline, or else in the metric's unit.
+@dataclass(frozen=True)
+class _Change:
+    """The change of a metric by a policy in one scenario: a difference, and a ratio if known."""
 
-    `level` is the confidence level of its interval.
-    """
-    metric = decision.metric
-    first, second = (cells.values_by_block(metric.name, ids)
-                     for ids in (decision.ids, decision.baseline))
-    difference = mean(paired_differences(first, second), level)
-    is_worse = (difference.mean > 0) == (metric.better == "lower")
-    ratio = _find_ratio(first, second, level)
-    if ratio is None:
-        scaled = difference.scale(metric.scale if difference.mean > 0 else -metric.scale)
+    decision: SignificanceDecision
+    difference: Estimate
+    ratio: Estimate | None
+
+    @property
+    def is_worse(self) -> bool:
+        """Return whether the policy is worse than the baseline."""
+        return (self.difference.mean > 0) == (self.decision.metric.better == "lower")
+
+    def to_difference(self) -> _Cost:
+        """Return the cost in the metric's unit."""
+        metric, rises = self.decision.metric, self.difference.mean > 0
+        scaled = self.difference.scale(metric.scale if rises else -metric.scale)
         return _Cost(scaled.mean, _format_interval(scaled),
-                     f"{metric.unit} {'more' if difference.mean > 0 else 'less'}".strip(), is_worse,
-                     not difference.spans_zero)
-    is_certain = not _shift_estimate(ratio, -1).spans_zero
-    if ratio.mean >= _MIN_MULTIPLE:
-        return _Cost(100 * ratio.mean, _format_interval(ratio), "times as much" if not
-                     metric.name.endswith("_s") else "times as long", is_worse, is_certain)
-    sign = 100 if ratio.mean > 1 else -100
-    percent = _shift_estimate(ratio, -1).scale(sign)
-    word = ("more" if ratio.mean > 1 else "less") if not metric.name.endswith("_s") else (
-        "longer" if ratio.mean > 1 else "shorter")
-    return _Cost(percent.mean, _format_interval(percent), f"% {word}", is_worse, is_certain)
+                     f"{metric.unit} {'more' if rises else 'less'}".strip(), self.is_worse,
+                     not scaled.spans_zero)
+
+    def to_multiple(self) -> _Cost:
+        """Return the cost as a multiple of the baseline."""
+        assert self.ratio is not None
+        return _Cost(self.ratio.mean, _format_interval(self.ratio),
+                     f"times as {'long' if self._is_time else 'much'}", self.is_worse,
+                     not _shift_estimate(self.ratio, -1).spans_zero)
+
+    def to_percentage(self) -> _Cost:
+        """Return the cost in percent of the baseline."""
+        assert self.ratio is not None
+        rises = self.ratio.mean > 1
+        percent = _shift_estimate(self.ratio, -1).scale(100 if rises else -100)
+        words = ("longer", "shorter") if self._is_time else ("more", "less")
+        return _Cost(percent.mean, _format_interval(percent), f"% {words[0 if rises else 1]}",
+                     self.is_worse, not percent.spans_zero)
+
+    @property
+    def _is_time(self) -> bool:
+        return self.decision.metric.name.endswith("_s")
+
+
+def _choose_cost_unit(changes: Sequence[_Change]) -> Callable[[_Change], _Cost]:
+    """Return the conversion that gives all changes of a metric one unit, to compare them.
+
+    Ratios come first: multiples if one policy at least doubles the metric, or else percentages. If
+    a change has no ratio, all have the metric's unit.
+    """
+    if any(change.ratio is None for change in changes):
+        return _Change.to_difference
+    if any(change.ratio and change.ratio.mean >= _MIN_MULTIPLE for change in changes):
+        return _Change.to_multiple
+    return _Change.to_percentage
+
+
+def _find_change(cells: Cells, decision: SignificanceDecision, level: float) -> _Change:
+    """Return the change of a metric from the baseline. `level` is that of its intervals."""
+    first, second = (cells.values_by_block(decision.metric.name, ids)
+                     for ids in (decision.ids, decision.baseline))
+    return _Change(decision, mean(paired_differences(first, second), level),
+                   _find_ratio(first, second, level))
 
 
 def _find_ratio(first: Mapping[int, float], second: Mapping[int, float],

@@ -42,6 +42,8 @@ def command(folder: Path | None) -> None:
         click.echo(to_printable(f"  programs of the user's own: {counts['programs']}"))
     if counts["running"]:
         _show_live(folder)
+    else:
+        _show_open(folder, counts["missing"])
     for record in counts["failed"]:
         click.echo(f"  {to_printable(f'{record.name}: {record.reason}')}")
     for complaint in counts["complaints"]:
@@ -71,10 +73,7 @@ def _show_live(folder: Path) -> None:
     if state is None:
         return
     if state.ended:
-        if state.open_claims:
-            click.echo(to_printable(
-                f"  open: {deciding.list_ids(state.open_claims)}; the same './qop run' with "
-                "--until-decided measures more for them, unless they are at their limit"))
+        _show_open(folder, 0)
         return
     now = time.time()
     left_s = state.left_s(now)
@@ -90,6 +89,26 @@ def _show_live(folder: Path) -> None:
         click.echo(to_printable(f"  open: {deciding.list_ids(state.open_claims)}"))
     if state.last:
         click.echo(f"  last: {to_printable(_last_line(folder, state))}")
+
+
+def _show_open(folder: Path, missing: int) -> None:
+    """Print what a stopping rule has left open in a run that has ended or was interrupted.
+
+    Args:
+        folder: The results folder.
+        missing: Repetitions of the plan that are not measured yet.
+    """
+    state = RunState.from_folder(folder)
+    if state is None:
+        return
+    added = state.total - state.done - missing
+    if added > 0:
+        click.echo(f"  interrupted: {added} more repetition{'s' * (added > 1)} requested by the "
+                   "stopping rule; the same './qop run' continues")
+    if state.open_claims:
+        click.echo(to_printable(
+            f"  open: {deciding.list_ids(state.open_claims)}; the same './qop run' with "
+            "--until-decided measures more for those that further repetitions can decide"))
 
 
 def _last_line(folder: Path, state: RunState) -> str:

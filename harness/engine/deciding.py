@@ -136,15 +136,20 @@ class DecisionRule:
             return
         parts = [f"{len(verdicts) - len(open_)} of {len(verdicts)} {self.noun} decided"]
         going_on = {verdict.id: verdict.says for verdict in open_ if verdict not in at_limit}
-        # The words of a difference begin with its id.
-        words = {name: says for name, says in going_on.items() if not says.startswith(name)}
+        words = {verdict.id: verdict.says for verdict in open_
+                 if verdict.id in going_on and not _is_difference(verdict)}
         if going_on:
             parts.append(f"open: {list_ids(going_on)}, which get "
                          f"{count_noun(len(steps), 'more repetition')} of "
                          f"{count_noun(len({step.cell.name for step in steps}), 'cell')}")
-        unmeasured = [verdict.id for verdict in at_limit if not verdict.needed]
+        without = [verdict for verdict in at_limit if not verdict.needed]
+        unmeasured = [verdict.id for verdict in without if not _is_difference(verdict)]
         if unmeasured:
             parts.append(f"not decided by repetitions of this plan: {list_ids(unmeasured)}")
+        unlikely = [verdict.id for verdict in without if _is_difference(verdict)]
+        if unlikely:
+            parts.append(f"unlikely to be decided by {self.looks.last_count} repetitions: "
+                         f"{list_ids(unlikely)}")
         spent = [verdict.id for verdict in at_limit if verdict.needed]
         if spent:
             parts.append(f"undecided at the limit of {self.looks.last_count} repetitions: "
@@ -154,6 +159,11 @@ class DecisionRule:
         ), *(f"{verdict.id} ({verdict.says}) is undecided: {verdict.figure}"
              for verdict in at_limit if not steps and verdict.figure)])
         self._described.update(words)
+
+
+def _is_difference(verdict: Verdict) -> bool:
+    """Return whether a verdict is on a difference, whose words begin with its id."""
+    return verdict.says.startswith(verdict.id)
 
 
 def list_ids(ids: Collection[str]) -> str:

@@ -73,6 +73,24 @@ def test_describe_answer_names_ratio_and_share_with_intervals() -> None:
     assert re.search(r"UDP goodput 2\.(?:49|50)\d* ± 0\.00\d+ % less", cost)
 
 
+@pytest.mark.parametrize(("in_r1", "units"), [
+    ((42.0, 41.8, 42.1, 42.0), "times as long"), ((2000.0, 2.0, 40.0, 1.0), "ms more")])
+def test_describe_answer_of_two_scenarios_has_one_unit_a_metric(
+        in_r1: tuple[float, ...], units: str) -> None:
+    """A small and a large cost of one metric are both multiples, or both in the metric's unit.
+
+    In the second case, the baseline varies so much in R1 that a ratio has no interval.
+    """
+    records = nine_times() + [record for block, (base, noise) in enumerate(
+        zip(in_r1, _NOISE, strict=True), 1) for record in (
+        with_time("P1", block, base / 1e3, scenario="R1"),
+        with_time("P12", block, (base + 21 + noise) / 1e3, scenario="R1"))]
+    cost = next(line for line in describe(cells_of(*records)) if line.startswith("P12"))
+    [time] = [part for part in cost.split("; ") if "authentication time" in part]
+    assert {"N2", "R1"} <= set(re.findall(r"in (N2|R1)", time))
+    assert [unit for unit in ("times as long", "ms more", "% longer") if unit in time] == [units]
+
+
 def test_describe_answer_of_unpaired_spread_has_no_false_certainty() -> None:
     """A difference within the noise is listed as undecided, not as a cost."""
     records = [with_time(policy, block, (2 + shift) / 1e3, tcp=4e6 + 4e5 * shift)
@@ -281,7 +299,7 @@ def test_intervals_of_a_sequential_run_are_said_to_hold_less() -> None:
     plan = manifest_of(records, settings={"repetitions": 2, "looks": (2, 4)})
     assert answer.describe_intervals(Cells(results_of(*records, manifest=plan))).replace(
         "\N{NO-BREAK SPACE}", " ") == ("decisions hold 95 %, other intervals a little less, as "
-                                       "decisions ended the run")
+                                       "decisions choose how much is measured")
     assert answer.describe_intervals(cells_of(make("P1"))) == (
         "one good repetition a cell gives no intervals")
     assert answer.describe_intervals(cells_of(failed("P1", 1))) == ""

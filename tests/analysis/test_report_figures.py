@@ -10,14 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from numpy.typing import NDArray
 
 import analysis.present
 from analysis.cells import Cells
 from analysis.present import figures as lines
-from analysis.present.figure_styles import share_axes
+from analysis.present.figure_styles import share_axes, style_figures
 from analysis.present.page import render_page
+from analysis.present.page_levels import PageLevels
+from analysis.present.policy_colours import (
+    assign_styles,
+    list_built_in_styles,
+    list_policies_by_colour,
+)
+from analysis.present.report import Figure, ReportFactor
 from analysis.table import Quantity, Table
+from conftest import PROJECT
 from fabricated import POLICIES, cells_of, changed, make, paper_run
 from studies.qop2007.report import assembly, figures
 from studies.qop2007.report.basis import ReportBasis, basis_from_paper, basis_from_run
@@ -103,6 +112,24 @@ def test_phases_of_a_handoff_add_up_to_its_end(cells: Cells) -> None:
     assert len(whole) == 12
 
 
+def test_a_phase_of_a_handoff_has_one_colour_in_all_reports() -> None:
+    """A phase that no policy of a report has leaves the colours of the others as they are."""
+    colours: dict[str, set[tuple[str, str]]] = {}
+    for policies in (("P1", "P2"), ("P3", "P12"), ("P1", "P12")):
+        records = [record for record in paper_run(("R1",)) if record.cell["policy"] in policies]
+        figure = figures.draw_handoffs(cells_of(*records))
+        assert figure is not None
+        for trace in (trace for panel in figure.panels for trace in panel.data
+                      if trace["type"] == "bar"):
+            colours.setdefault(trace["name"], set()).add(
+                (trace["marker"]["color"], trace["marker"]["pattern"]["shape"]))
+    assert len(colours) > 4
+    assert {len(found) for found in colours.values()} == {1}
+    styles = figures.style_phases(["another"])
+    assert len(set(styles.values())) == len(styles) > len(colours)
+    assert [*styles][-1] == "another"
+
+
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, list[dict[str, Any]]]:
     """The panels of all figures on the page of a run with eight repetitions, by figure."""
@@ -124,6 +151,97 @@ def test_a_policy_has_one_colour_in_all_figures(drawn: dict[str, list[dict[str, 
     assert set(colours) == set(POLICIES)
     assert {len(each) for each in colours.values()} == {1}
     assert len(set().union(*colours.values())) == len(POLICIES)
+
+
+def list_profile_policies() -> dict[str, list[str]]:
+    """Return the policies of each profile of each study, by the profile's path."""
+    profiles = {"paper": [*POLICIES]}
+    for path in sorted((PROJECT / "studies").glob("*/profiles/*.yml")):
+        document = yaml.safe_load(path.read_text("utf-8"))
+        if policies := (document.get("only") or {}).get("policy"):
+            profiles[str(path.relative_to(PROJECT))] = policies
+    return profiles
+
+
+def test_each_built_in_policy_has_a_look_of_its_own() -> None:
+    """No policy is left out, and no two have the same colour and marker."""
+    styles = list_built_in_styles()
+    assert set(styles) == {path.stem for path in (PROJECT / "policies").glob("[MP][0-9]*.yml")}
+    assert sorted(itertools.chain(*list_policies_by_colour())) == sorted(styles)
+    assert len({lines.style_at(style) for style in styles.values()}) == len(styles)
+
+
+@pytest.mark.parametrize("profile", list_profile_policies())
+def test_policies_of_a_profile_differ_in_colour(profile: str) -> None:
+    """Profiles of more policies than there are colours have different markers."""
+    policies = list_profile_policies()[profile]
+    styles = assign_styles(policies)
+    looks = {lines.style_at(style) for style in styles.values()}
+    assert len(looks) == len(policies)
+    assert len({colour for colour, _ in looks}) == len(policies) or len(policies) > len(
+        lines.STYLES)
+    assert all(styles[policy] == list_built_in_styles()[policy] for policy in policies
+               if policy != "no-policy")
+
+
+def test_profiles_of_the_test_are_those_of_the_project() -> None:
+    """The profiles with names in the documentation are among them."""
+    assert {"paper", *(f"studies/qop2007/profiles/{name}.yml"
+                       for name in ("today", "campus", "subnets", "moves"))} <= set(
+        list_profile_policies())
+
+
+def test_own_policies_have_colours_by_name_that_no_other_policy_of_the_report_has() -> None:
+    """Neither the order of policies nor a policy of another colour changes them."""
+    alone = assign_styles(["office"])["office"]
+    clashing = list_policies_by_colour()[alone % len(lines.STYLES)][0]
+    other = list_policies_by_colour()[(alone + 1) % len(lines.STYLES)][0]
+    assert assign_styles([other, "office"])["office"] == alone
+    both = assign_styles(["office", clashing])
+    assert both == assign_styles([clashing, "office"])
+    assert both[clashing] == list_built_in_styles()[clashing]
+    assert both["office"] % len(lines.STYLES) != both[clashing] % len(lines.STYLES)
+    many = assign_styles([*POLICIES, *(f"own-{number}" for number in range(30))])
+    assert {name: many[name] for name in POLICIES} == assign_styles(POLICIES)
+    assert len({lines.style_at(style) for style in many.values()}) == len(many)
+
+
+def test_a_policy_has_the_same_colour_in_reports_of_other_policies() -> None:
+    """Beside other policies, in another order and where it is not compared with them."""
+    first, second = (PageLevels([ReportFactor("policy", "Policy", dict.fromkeys(policies, ""),
+                                              is_compared=is_compared)])
+                     for policies, is_compared in ((("P1", "M8", "P12"), True),
+                                                   (("M13", "office", "P12", "M8"), False)))
+    for policy in ("M8", "P12"):
+        assert first.colour_index(policy) == second.colour_index(f"{policy}, published") == \
+            list_built_in_styles()[policy]
+
+
+def test_other_compared_levels_have_no_colour_of_a_policy() -> None:
+    """As far as there are free colours; the level, not the policy, colours a curve of both."""
+    levels = PageLevels([
+        ReportFactor("release", "Release", dict.fromkeys(("bookworm", "trixie"), ""), True),
+        ReportFactor("policy", "Policy", dict.fromkeys(("P1", "P2"), ""))])
+    looks = [levels.colour_index(name) for name in ("bookworm", "trixie", "P1", "P2")]
+    assert None not in looks
+    assert len(set(looks)) == 4
+    assert levels.colour_index("P1, trixie") == looks[1]
+
+
+def test_curves_of_one_colour_differ_in_marker_and_dashes() -> None:
+    """Two policies with one colour in a figure of a user's own choice, and two curves of one."""
+    pair = list_policies_by_colour()[0][:2]
+    names = [*pair, f"{pair[0]}, N2", f"{pair[1]}, N2"]
+    series = [lines.Series(name, [(0.0, Quantity(1.0))]) for name in names]
+    panels = (lines.line_panel("", series, lines.Axis("x"), lines.Axis("y")),
+              lines.ecdf_panel("", {name: np.array([1.0, 2.0]) for name in names},
+                               lines.Axis("x")))
+    levels = PageLevels([ReportFactor("policy", "Policy", dict.fromkeys(pair, ""), True)])
+    [figure] = style_figures([Figure("f", "", "", "", panels)], levels)
+    points, steps = (panel.data for panel in figure.panels)
+    assert {trace["marker"]["color"] for trace in points} == {lines.STYLES[0][0]}
+    assert len({trace["marker"]["symbol"] for trace in points}) == len(names)
+    assert len({trace["line"]["dash"] for trace in steps}) == len(names)
 
 
 def test_panels_of_a_figure_share_the_axes_of_a_quantity(
@@ -162,10 +280,23 @@ def test_no_figure_of_nothing() -> None:
     assert figures.draw_traffic(basis_from_run(cells)) == ()
 
 
+def read_colours(theme: str) -> dict[str, str]:
+    """All colours in a theme of the page."""
+    block = CSS.read_text().split(":root")[1 if theme == "light" else 2].partition("}")[0]
+    return dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+
+
 def palette(theme: str) -> dict[str, str]:
     """The colours of the plots in a theme of the page."""
-    block = CSS.read_text().split(":root")[1 if theme == "light" else 2].partition("}")[0]
-    return dict(re.findall(r"--(c\d+): (#[0-9a-f]{6})", block))
+    return {name: colour for name, colour in read_colours(theme).items()
+            if re.fullmatch(r"c\d+", name)}
+
+
+def relative_luminance(colour: str) -> float:
+    """The relative luminance of a colour by WCAG, from 0 (black) to 1 (white)."""
+    encoded = np.array([int(colour[at:at + 2], 16) for at in (1, 3, 5)]) / 255
+    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
 def lab(colour: str, deficiency: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -187,6 +318,18 @@ def test_colours_are_told_apart(theme: str, deficiency: str) -> None:
     near = {(a, b): float(np.linalg.norm(seen[a] - seen[b]))
             for a, b in itertools.combinations(seen, 2)}
     assert {pair: distance for pair, distance in near.items() if distance < 10} == {}
+
+
+@pytest.mark.parametrize(("theme", "background"), [("light", "card"), ("dark", "card"),
+                                                   ("light", "paper"), ("dark", "paper")])
+def test_colours_stand_out_from_the_background(theme: str, background: str) -> None:
+    """WCAG 2.2, 1.4.11: at least 3:1 for what one must see to understand a figure."""
+    behind = relative_luminance(read_colours(theme)[background])
+    contrasts = {}
+    for name, colour in palette(theme).items():
+        light = relative_luminance(colour)
+        contrasts[name] = (max(light, behind) + 0.05) / (min(light, behind) + 0.05)
+    assert {name: ratio for name, ratio in contrasts.items() if ratio < 3} == {}
 
 
 def test_no_two_of_many_curves_look_alike() -> None:

@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from conftest import PATIENCE_S, PROJECT
-from guest import build, kernel, root, root_variants
+from guest import build, image, kernel, root, root_variants
 from guest.build import BuildCommands, BuildError
 from guest.cache import BuildStore, cache_root, hash_inputs
 from guest.processes import build_tied_command
@@ -389,3 +390,33 @@ def test_progress():
     track.finish()
     assert track.remaining_s() == 0
     assert track.durations_s == {"fetch": 4, "compile": 40}
+
+
+def test_progress_of_a_build_slower_than_expected_never_falls(tmp_path: Path) -> None:
+    """The remaining time may rise. The fraction that is shown stands until it is reached again."""
+    shown: list[float] = []
+    estimates: list[float] = []
+
+    def wait_until(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def build_slowly(_folder: Path, _commands: BuildCommands,
+                     track: build.BuildProgress) -> dict[str, str]:
+        wait_until(lambda: bool(shown) and shown[-1] > 0.5)
+        track.begin_stage("compile", 1000)
+        for _ in range(51):
+            track.count_item()
+        wait_until(lambda: build.summarize_progress([track]).fraction < 0.4)
+        estimates.append(build.summarize_progress([track]).fraction)
+        before = len(shown)
+        wait_until(lambda: len(shown) > before + 1)
+        return {}
+
+    recipe = image.FunctionRecipe({"fetch": 0.001, "compile": 0.001}, lambda: "0123", build_slowly)
+    part = image.ImagePart("kernel", BuildStore(tmp_path / "kernels", "kernel"), recipe)
+    image.build_all([part], tmp_path, lambda status: shown.append(status.fraction))
+    assert estimates[0] < 0.4
+    assert max(shown) > 0.5
+    assert shown == sorted(shown)

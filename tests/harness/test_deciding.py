@@ -35,8 +35,10 @@ from analysis.claims import (
 from analysis.reporting.significance import decide_differences, make_verdicts
 from analysis.statistics import Looks, Sample, plan_looks
 from fabricated import make, manifest_of, results_of
+from harness.commands import status
 from harness.engine import deciding, profiles, results
 from harness.engine.deciding import DecisionRule
+from harness.engine.events import EventLog
 from harness.engine.plan import Step
 from harness.errors import UserError
 from measure.records import record
@@ -125,6 +127,36 @@ def test_a_claim_that_needs_what_the_plan_lacks_is_named() -> None:
     rule = DecisionRule(LOOKS)
     assert rule.choose_steps(PLAN, tried(P1=3), [verdict("A")]) == []
     assert "not decided by repetitions of this plan: A" in rule.line
+
+
+def test_a_difference_that_needs_too_many_repetitions_is_named_apart() -> None:
+    """The plan has its cells, but the last look comes too early."""
+    rule = DecisionRule(LOOKS)
+    name = "handoff of P2 in R1"
+    difference = Verdict(name, f"{name} differs from P1", "", "undecided", "")
+    assert rule.choose_steps(PLAN, tried(P1=3), [difference, verdict("A")]) == []
+    assert rule.line.splitlines()[0] == (
+        "0 of 2 claims decided; not decided by repetitions of this plan: A; "
+        f"unlikely to be decided by {LOOKS.last_count} repetitions: {name}")
+
+
+@pytest.mark.parametrize(("measured", "left"), [
+    (4, "2 more repetitions"), (5, "1 more repetition"), (6, "")])
+def test_status_names_what_an_interrupted_rule_has_left(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str], measured: int, left: str) -> None:
+    """The plan's own repetitions are done. Claims that are open stand there in both cases."""
+    events = EventLog(tmp_path)
+    events.emit_event("run-started", already=0, total=3)
+    events.emit_event("claims-judged", open=["Q9"], line="")
+    events.emit_event("run-extended", more=3)
+    for number in range(measured):
+        events.emit_event("repetition-recorded", name=f"P1-N2-{number}", status="ok", kept=True)
+    events.emit_event("run-ended", failed=0)
+    status._show_open(tmp_path, 0)
+    line = f"  interrupted: {left} requested by the stopping rule; the same './qop run' continues\n"
+    assert capsys.readouterr().out == (line if left else "") + (
+        "  open: Q9; the same './qop run' with --until-decided measures more for those that "
+        "further repetitions can decide\n")
 
 
 def test_no_claims_is_one_line() -> None:

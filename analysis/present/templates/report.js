@@ -165,6 +165,10 @@
   // --- What is folded ---
 
   const folds = all("main details");
+  // A phone shows one figure and one group of claims. The others are folded until the reader wants them.
+  if (matchMedia("(max-width: 40rem)").matches) {
+    ["figure", "claims-of"].forEach((kind) => all(`details.${kind}[open]`).slice(1).forEach((fold) => { fold.open = false; }));
+  }
   const unfold = document.getElementById("unfold");
   unfold.hidden = !folds.length;
   unfold.addEventListener("click", () => {

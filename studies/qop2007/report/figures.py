@@ -21,6 +21,7 @@ from analysis.present.report import Figure, Panel
 from analysis.table import Entry, Quantity, Table
 from studies.qop2007.measurements import AUTHENTICATION, OVERHEADS, STREAMS
 from studies.qop2007.report.basis import ReportBasis
+from studies.qop2007.report.phase_names import phase_in_words
 from studies.qop2007.report.run_table import HandoffBar, bar_labels, handoff_bars
 
 #: Marker of each security group; the colour is the policy's.
@@ -31,6 +32,10 @@ _GROUP_NAMES = {"none": "no security", "open": "data not protected"}
 _PLACES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x")
 _PATTERNS = ("", "/", "", "\\", "", "x", "", "-", "", ".")
 _COLOURS = ("@5", "@0", "@4", "@2", "@1", "@3", "@6", "@ink")
+#: Phases of a handoff in the order of colours and patterns, which are the same in all reports.
+_PHASES = tuple(map(phase_in_words, (
+    "scan", "authentication", "dot1x", "four_way_handshake", "agent_discovery", "registration",
+    "ike", "first_packet", "dhcp", "slaac", "wireguard", "quic", "mptcp")))
 #: Distance over which the scenarios of a policy are spread, in rows.
 _SPREAD = 0.62
 #: Powers of ten above which an axis has ticks at these only.
@@ -265,10 +270,18 @@ def draw_handoffs(cells: Cells) -> Figure | None:
 
 def _waterfall_panel(title: str, row: Sequence[HandoffBar], names: Sequence[str]) -> Panel:
     moved = [bar for bar in row if bar.total is not None]
-    parts = [BarSeries(name, _COLOURS[index % len(_COLOURS)], _PATTERNS[index % len(_PATTERNS)],
+    styles = style_phases(names)
+    parts = [BarSeries(name, *styles[name],
                        {bar.policy: segment.duration_s for bar in moved for segment in bar.segments
-                        if segment.label == name}) for index, name in enumerate(names)]
+                        if segment.label == name}) for name in names]
     totals = {bar.policy: Quantity(bar.total.mean, bar.total.low, bar.total.high, bar.total.n)
               for bar in moved if bar.total is not None}
     return bar_panel(title, [bar.policy for bar in moved], parts, totals,
                      Axis("ms since the order to move", "ms", 1e3))
+
+
+def style_phases(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return colour and pattern of each phase: those known here first, then others in order."""
+    return {name: (_COLOURS[index % len(_COLOURS)],
+                   _PATTERNS[(index + index // len(_COLOURS)) % len(_PATTERNS)])
+            for index, name in enumerate(dict.fromkeys((*_PHASES, *names)))}
