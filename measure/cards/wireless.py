@@ -22,7 +22,7 @@ from typing import Any
 
 from measure.agent.errors import MeasureError
 from measure.agent.kernel_state import parse_station_rates
-from topologies.namespaces import network_of
+from topologies.namespaces import call_in_networks
 from topologies.netlink import (
     ACK,
     GenericNetlink,
@@ -31,7 +31,7 @@ from topologies.netlink import (
     parse_attributes,
 )
 
-_NET, _PROC = Path("/sys/class/net"), Path("/proc")
+_NET = Path("/sys/class/net")
 #: Radios of the network namespace of this process, by name.
 _RADIOS = Path("/sys/class/ieee80211")
 # Commands of nl80211.
@@ -366,28 +366,12 @@ def return_radio(state: CardState) -> int | None:
 
 
 def _fetch_radio(phy: int) -> None:
-    """Move a radio to this process's namespace from that of any other process that has it."""
-    visited = {(_PROC / "self/ns/net").stat().st_ino}
+    """Move a radio to this process's namespace from any other that has it."""
     home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        for pid in filter(str.isdecimal, os.listdir(_PROC)):
-            for task in _list_tasks(pid):
-                with contextlib.suppress(OSError):
-                    if (inode := (task / "ns/net").stat().st_ino) in visited:
-                        continue
-                    visited.add(inode)
-                    with network_of(int(task.name)):
-                        move_radio(phy, home)  # refused where the radio is not
+        call_in_networks(lambda: move_radio(phy, home))  # refused where the radio is not
     finally:
         os.close(home)
-
-
-def _list_tasks(pid: str) -> list[Path]:
-    """Return the folders of a process's threads. A thread may have a namespace of its own."""
-    try:
-        return list((_PROC / pid / "task").iterdir())
-    except OSError:
-        return []
 
 
 def restore_card(state: CardState, monitor: str = "", *, has_moved: bool = False) -> None:
