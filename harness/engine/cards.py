@@ -7,7 +7,8 @@ borrows and restores the cards (`measure.cards.testbed_cards`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -121,6 +122,28 @@ def check_cards(plan: Plan) -> None:
     for network in {(network.name, *list_channels(network)): network
                     for network in networks}.values():
         _tell_captured_air(cards, network)
+
+
+@contextmanager
+def tell_changed_rules() -> Iterator[None]:
+    """Print a line if the regulatory rules at the end have the old country and differ.
+
+    Cards get their country back. But the kernel takes the rules of a country from its database
+    alone, so rules from elsewhere cannot be restored, such as those that it has built in.
+    """
+    try:
+        before = wireless.read_country(), wireless.read_rules()
+    except OSError:  # no 802.11 in this kernel, which another check says
+        yield
+        return
+    try:
+        yield
+    finally:
+        country, rules = wireless.read_country(), wireless.read_rules()
+        if country == before[0] and rules != before[1]:
+            click.echo(f"qop: the rules of the regulatory domain {country} are others than before, "
+                       "and the kernel takes none but those of its database; start the machine "
+                       "again to have the earlier ones", err=True)
 
 
 def _tell_captured_air(cards: Mapping[str, str], network: Network) -> None:

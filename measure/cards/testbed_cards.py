@@ -131,9 +131,9 @@ class TestbedCards:
     def read_links(self, testbed: Testbed) -> dict[str, Any]:
         """Return the properties of each card, by node.
 
-        They are its interface and permanent address, driver, regulatory domain and channel, and the
-        channel that its radio captures. A station's link has rates, signal (dBm), and the driver's
-        counts of frames sent, retries and failures since it was associated.
+        They are its interface and permanent address, driver, regulatory domain with its rules,
+        channel, and the channel that its radio captures. A station's link has rates, signal (dBm),
+        and the driver's counts of frames sent, retries and failures since it was associated.
         """
         found: dict[str, Any] = {}
         for node, card in self.cards.items():
@@ -147,6 +147,7 @@ class TestbedCards:
             with network_of(testbed.node(node).pid), contextlib.suppress(OSError):
                 found[node] |= {
                     "regulatory_domain": wireless.read_country(card.state.phy),
+                    "regulatory_rules": wireless.read_rules(card.state.phy),
                     "channel": to_channel(wireless.read_frequency_mhz(port))}
                 if self.network.nodes[node].has_duty(STATION):
                     found[node]["link"] = wireless.read_link(port)

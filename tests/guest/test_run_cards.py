@@ -127,6 +127,7 @@ def test_figures_are_those_of_the_air_and_all_checks_hold(tmp_path: Path) -> Non
         assert cards["a2"]["channel"] == cards["ap-a"]["channel"] == 1
         assert cards["a2"]["driver"]["driver"] == "mac80211_hwsim"
         assert cards["a2"]["regulatory_domain"] == "00"
+        assert "2402-2472 MHz" in cards["a2"]["regulatory_rules"][0]
         link = cards["a2"]["link"]
         assert link["rates"] and link["sent"] > 0 and {"retries", "failed"} <= link.keys()
     assert "CCMP on every data frame" in checks(records["M5"])
