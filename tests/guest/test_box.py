@@ -264,8 +264,7 @@ def test_card_of_a_stock_kernel_is_measured_as_in_a_capture_of_all_radios(made, 
         done = machine.ssh("sudo bash", data=CARDS.encode())
         assert done.returncode == 0, (done.stdout, done.stderr)
         kept = machine.ssh("sudo tar -C /tmp -c out all.pcap").stdout
-    with tarfile.open(fileobj=io.BytesIO(kept)) as archive:
-        archive.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-x", "-C", tmp_path], input=kept, check=True)
     record = results.read_record(tmp_path / "out")
     spans = authentications_on_air(tmp_path / "all.pcap", record.address)
     assert len(spans) == len(record.samples) == 7
