@@ -317,17 +317,19 @@ def make_home(image: GuestImage, job_dir: Path, console_log: Path, scratch: Path
     return home
 
 
-def find_room_for_memory(memory_mb: int, scratch: Path) -> Path:
+def find_room_for_memory(memory_mb: int, scratch: Path,
+                         advice: str = "make room or choose another folder") -> Path:
     """Return the folder for the guest's memory file.
 
-    A tmpfs is preferred. The folder `scratch` is used if no tmpfs has enough room.
+    A tmpfs is preferred. The folder `scratch` is used if no tmpfs has enough room. `advice` is what
+    the user can do if neither has.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     place = find_memory_folder(memory_mb) or (scratch if has_room_for(scratch, memory_mb) else None)
     if place is None:
         raise GuestError(
             f"neither {SHARED_MEMORY} nor {scratch} can hold a guest's memory of {memory_mb} MB "
-            "(room, write permission, not mounted noexec); make room or choose another folder"
+            f"(room, write permission, not mounted noexec); {advice}"
         )
     return place.absolute()
 

@@ -224,7 +224,8 @@ async def boot_radio_machine(image: GuestImage, settings: RadioSettings, scratch
     """
     memory_mb = settings.machine_memory_mb()
     require_settings(image, memory_mb, settings.clock)
-    memory_dir = find_room_for_memory(memory_mb, scratch)
+    memory_dir = find_room_for_memory(memory_mb, scratch, "make room, or give fewer radios or a "
+                                      "smaller --memory")
     # This folder is the kernel's first root. Its names are short, for the kernel's options.
     home = Path(tempfile.mkdtemp(prefix="radio-", dir=scratch))
     for name in ("dev", "lower", "memory", "root"):

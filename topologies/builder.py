@@ -79,9 +79,10 @@ class Testbed:
         self._seed = seed
         #: Gives the nodes radios of this machine; None if radios are emulated.
         self.place_radio: RadioSource | None = None
-        #: Where every frame on the air is captured: a node (None for the machine itself) and an
-        #: interface there. None if nothing captures the air, as with some real radios.
-        self.air: tuple[str | None, str] | None = (None, EMULATED_AIR)
+        #: Where every frame on the air is captured: nodes (None for the machine itself), each with
+        #: an interface there. Monitors of real radios hear one channel each. Empty if nothing
+        #: captures the air, as with some real radios.
+        self.air_interfaces: Sequence[tuple[str | None, str]] = ((None, EMULATED_AIR),)
         #: Protection by MACsec of the wires that support it (see `wires`); "" without MACsec.
         self.macsec = macsec
         #: VLAN into which access points put stations, 0 for none.

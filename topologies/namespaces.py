@@ -2,8 +2,9 @@
 
 `Namespaces` creates both for a node of an emulated network. `network_of` enters the network
 namespace of a process temporarily: objects such as sockets that are created meanwhile belong to it.
-`enter_namespaces` enters permanently. This replaces Mininet's program mnexec, because starting
-programs takes 10 ms and more in a guest (virtual machine).
+`call_in_networks` calls a function in each network namespace. `enter_namespaces` enters
+permanently. This replaces Mininet's program mnexec, because starting programs takes 10 ms and more
+in a guest (virtual machine).
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
 
+ResultT = TypeVar("ResultT")
 _CLONE_FS, _CLONE_NEWNS, _CLONE_NEWNET = 0x200, 0x20000, 0x40000000
 _MS_REC_PRIVATE = 0x4000 | 1 << 18
 #: Kinds of namespaces by their names in /proc/PID/ns.
@@ -65,17 +69,54 @@ def network_of(pid: int) -> Iterator[None]:
     Raises:
         OSError: The namespace cannot be entered.
     """
-    here, there = (os.open(f"/proc/{place}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-                   for place in ("thread-self", pid))
+    there = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _enter_network(there)
+        with _inside_network(there):
+            yield
+    finally:
+        os.close(there)
+
+
+@contextmanager
+def _inside_network(namespace: int) -> Iterator[None]:
+    """Enter a network namespace, given by its descriptor, inside the context."""
+    here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _enter_network(namespace)
         try:
             yield
         finally:
             _enter_network(here)
     finally:
         os.close(here)
-        os.close(there)
+
+
+def call_in_networks(function: Callable[[], ResultT]) -> list[ResultT]:
+    """Call a function in each network namespace, and return its results.
+
+    Namespaces are found by processes, by their threads, and by names of `ip netns`. Those that
+    cannot be entered are left out, and those in which the function raises OSError.
+    """
+    results, visited = [], set[int]()
+    for file in _list_network_files():
+        with suppress(OSError):
+            namespace = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if (inode := os.fstat(namespace).st_ino) not in visited:
+                    visited.add(inode)
+                    with _inside_network(namespace):
+                        results.append(function())
+            finally:
+                os.close(namespace)
+    return results
+
+
+def _list_network_files() -> Iterator[Path]:
+    """Yield a file for the network namespace of each thread, and for each with a name."""
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError):  # the process has ended
+            yield from (task / "ns/net" for task in Path("/proc", pid, "task").iterdir())
+    yield from Path("/run/netns").glob("*")
 
 
 def mount_in_memory(pid: int, folder: str) -> None:

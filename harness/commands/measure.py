@@ -128,11 +128,13 @@ def _run_measurement(request: _Request, folder: Path) -> CardRecord:
     Raises:
         MeasureError: The card cannot be used, or the first login failed.
     """
+    from harness.engine.cards import tell_changed_rules
     from measure.cards import results
     from measure.cards.borrowing import borrow_card
 
     attempts: list[Attempt] = []
-    with borrow_card(request.card, wants_monitor=request.uses_monitor) as card:
+    with (tell_changed_rules(),
+          borrow_card(request.card, wants_monitor=request.uses_monitor) as card):
         if (folder / results.FILE).exists():
             raise UserError(f"--out {folder}: has a measurement; choose another folder")
         (folder / _LOGS).mkdir(parents=True, exist_ok=True)
@@ -209,6 +211,7 @@ def _describe_card(card: BorrowedCard, station: CardStation) -> dict[str, object
             "driver": wireless.read_driver(card.card_name),
             "programs": {"wpa_supplicant": station.read_version(), "linux": platform.release()},
             "regulatory_domain": wireless.read_country(card.state.phy),
+            "regulatory_rules": wireless.read_rules(card.state.phy),
             "dropped_frames": station.dropped_frames}
 
 

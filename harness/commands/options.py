@@ -383,8 +383,9 @@ def _run_options(study: Study) -> list[click.Parameter]:
                      "release's)."),
         click.Option(["--card", "cards"], multiple=True, metavar="NODE=NAME",
                      help="Use this machine's 802.11 card NAME as a node's radio, with --on host, "
-                     "or capture the air with it if NODE is monitor (may be repeated) (default: "
-                     "emulated radios)."),
+                     "or capture the air with it if NODE is monitor, which may have a card for "
+                     "each channel, as monitor=NAME,NAME (may be repeated) (default: emulated "
+                     "radios)."),
         # A study that compares releases has an option of its own.
         *([] if any(factor.name == "release" for factor in study.factors) else [click.Option(
             [_RELEASE], type=click.Choice(list(RELEASES)), metavar="RELEASE",

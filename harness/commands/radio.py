@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import queue
 import re
@@ -55,6 +56,8 @@ _GRACE_S = 10.0
 _INTERRUPTIONS = 3
 _NOT_EXECUTABLE, _NOT_FOUND, _SIGNALLED = 126, 127, 128
 _CHANNELS = range(1, 15)
+#: Channel of the access point on a medium without --channels.
+_FIRST_CHANNEL = 1
 #: Bytes that CCMP adds to a frame, which the medium does not see.
 _CCMP_BYTES = 16
 #: Parameters of mac80211_hwsim and their values. Of others the kernel keeps its own, or makes no
@@ -84,7 +87,9 @@ def _parse_parameters(_context: click.Context, _parameter: click.Parameter,
 
 
 def _parse_channels(_context: click.Context, _parameter: click.Parameter,
-                    text: str) -> tuple[int, ...]:
+                    text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
     try:
         channels = tuple(int(word) for word in text.split(","))
     except ValueError:
@@ -103,7 +108,7 @@ def _parse_positions(_context: click.Context, _parameter: click.Parameter,
             positions.append(tuple(float(word) for word in text.split(",")))
         except ValueError:
             positions.append(())
-        if len(positions[-1]) not in (2, 3):
+        if len(positions[-1]) not in (2, 3) or not all(map(math.isfinite, positions[-1])):
             raise UserError(f"--position {text}: is no position; write for example 0,30")
     return tuple(positions)
 
@@ -126,7 +131,7 @@ def _parse_positions(_context: click.Context, _parameter: click.Parameter,
 @click.option("--medium", default="", metavar="NAME_OR_FILE",
               help="Let frames contend for the air as this medium says (default: frames take no "
               "time on the air).")
-@click.option("--channels", default="1", callback=_parse_channels, metavar="CHANNEL,CHANNEL...",
+@click.option("--channels", callback=_parse_channels, metavar="CHANNEL,CHANNEL...",
               help="Channels of the access points on the medium. The first radios are the access "
               "points (default: 1, so wlan0 is one on channel 1).")
 @click.option("--position", "positions", multiple=True, callback=_parse_positions, metavar="X,Y",
@@ -166,9 +171,12 @@ def run_command(
     if memory_mb and memory_mb < least_mb:
         raise UserError(f"--memory {memory_mb}: is too little for {number} radios; give at least "
                         f"{least_mb}")
-    if key_file and not capture:
-        raise UserError(f"--keys {key_file}: keys are read while frames are captured; add "
-                        "--capture FILE")
+    if key_file:
+        _check_key_file(key_file, capture)
+    if not medium and (channels or positions):
+        option = "--channels" if channels else "--position"
+        raise UserError(f"{option}: belongs to a medium, and there is none; add --medium NAME, or "
+                        f"leave out {option}")
     root = _find_folder("--root", root)
     environment = read_callers_environment(ENVIRONMENT.read_bytes())
     if not argv:
@@ -176,7 +184,8 @@ def run_command(
     settings = RadioSettings(
         argv, environment, Path.cwd(), root, binds=[_find_writable(folder) for folder in binds],
         namespaces=namespaces, radios=number, parameters=parameters, captures=capture is not None,
-        steps=_make_air(medium, channels, positions, namespaces, number) if medium else (),
+        steps=_make_air(medium, channels or (_FIRST_CHANNEL,), positions, namespaces, number
+                        ) if medium else (),
         reads_keys=key_file is not None, clock=cast("Clock", clock), memory_mb=memory_mb or 0,
         terminals=[stream for stream in (Stream.INPUT, Stream.OUTPUT, Stream.ERRORS)
                    if os.isatty(stream)], window=_read_window(), mask=_read_mask())
@@ -254,6 +263,9 @@ def _make_air(name: str, channels: Sequence[int], positions: Sequence[Sequence[f
     if chosen.signal and len(positions) != radios:
         raise UserError(f"--medium {name}: needs the position of each of the {radios} radios, not "
                         f"{len(positions)}; add --position X,Y for each radio")
+    if positions and not chosen.signal:
+        raise UserError(f"--position: the medium {name} has no signal that falls with distance; "
+                        "choose another medium, or leave out --position")
     transmitters = medium.Transmitters.from_radios(
         [f"02:00:00:00:{radio:02x}:00" for radio in range(radios)], channels, positions)
     steps = []
@@ -272,6 +284,15 @@ def _make_air(name: str, channels: Sequence[int], positions: Sequence[Sequence[f
 
 
 # --- Bad input ---
+
+
+def _check_key_file(key_file: Path, capture: Path | None) -> None:
+    """Check that keys go with a capture, into a file of their own."""
+    if capture is None:
+        raise UserError(f"--keys {key_file}: keys are read while frames are captured; add "
+                        "--capture FILE")
+    if key_file.absolute() == capture.absolute():
+        raise UserError(f"--keys {key_file}: is the file of --capture; name another file")
 
 
 def _find_folder(option: str, folder: Path) -> Path:

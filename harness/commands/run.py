@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -92,7 +93,8 @@ def _run_study(study: str, *, until_decided: bool, until_ci: str | None,
         setup.check_plan_build(plan)  # before the folder is made
     begin = _cluster_campaign_factory(
         plan, cluster, captures) if cluster is not None else _local_campaign_factory(plan, folder)
-    failed = measure_plan(plan, folder, begin, rule=rule, captures=captures)
+    with engine_cards.tell_changed_rules() if plan.settings.cards else nullcontext():
+        failed = measure_plan(plan, folder, begin, rule=rule, captures=captures)
     _print_report(folder, is_short=table == "short")
     return 1 if failed else 0
 

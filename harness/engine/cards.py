@@ -7,7 +7,8 @@ borrows and restores the cards (`measure.cards.testbed_cards`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import click
 
@@ -16,9 +17,14 @@ from harness.engine.plan import Plan
 from harness.errors import UserError
 from measure.agent.errors import MeasureError
 from measure.cards import borrowing, wireless
-from measure.cards.testbed_cards import MONITOR, NO_MONITOR
+from measure.cards.testbed_cards import (
+    MONITOR,
+    NO_MONITOR,
+    list_channels,
+    split_monitors,
+)
 from topologies.builders import MININET_WIFI
-from topologies.model import ACCESS_POINT
+from topologies.model import ACCESS_POINT, Network
 
 #: Value of the setting `medium` for a testbed without an emulated medium.
 NO_MEDIUM = "none"
@@ -27,6 +33,8 @@ NO_MEDIUM = "none"
 def parse_cards(texts: Sequence[str], on: str) -> dict[str, str]:
     """Return the card of each node from the options, by node.
 
+    `monitor` may have several cards, with commas between them.
+
     Args:
         texts: Values of `--card`.
         on: Where the run measures.
@@ -34,17 +42,23 @@ def parse_cards(texts: Sequence[str], on: str) -> dict[str, str]:
     Raises:
         UserError: An option has no card, or names a node or card twice, or cards are elsewhere.
     """
-    cards = dict[str, str]()
+    cards, nodes = dict[str, str](), dict[str, str]()
     for text in texts:
         node, _, name = text.partition("=")
         if not node or not name:
             raise UserError(f"--card {text}: give NODE=INTERFACE, such as a2=wlan0")
         if node in cards:
-            raise UserError(f"--card {text}: {node} has the card {cards[node]}; leave one out")
-        if name in cards.values():
-            other = next(key for key, value in cards.items() if value == name)
-            raise UserError(f"--card {text}: {name} is the card of {other}; give each node a card "
-                            "of its own")
+            how = (f"write --card {MONITOR}={cards[node]},{name}" if node == MONITOR
+                   else "leave one out")
+            raise UserError(f"--card {text}: {node} has the card {cards[node]}; {how}")
+        for each in name.split(",") if node == MONITOR else [name]:
+            if not each or (each == NO_MONITOR and name != NO_MONITOR):
+                raise UserError(f"--card {text}: give names of cards with a comma between them, or "
+                                f"{NO_MONITOR} alone")
+            if each in nodes:
+                raise UserError(f"--card {text}: {each} is the card of {nodes[each]}; give each "
+                                "node a card of its own")
+            nodes[each] = node
         cards[node] = name
     if cards and on != "host":
         raise UserError(f"--card {texts[0]}: the cards are this machine's, which {on}s do not see; "
@@ -60,7 +74,7 @@ def check_plan(plan: Plan, builder: str) -> None:
         builder: The requested network builder.
 
     Raises:
-        UserError: A node has no radio, or no card, or the access points have several channels.
+        UserError: A node has no radio, or no card, or there are more monitors than channels.
     """
     cards = plan.settings.cards
     if builder == MININET_WIFI:
@@ -74,14 +88,12 @@ def check_plan(plan: Plan, builder: str) -> None:
     if missing := [node for node in needed if node not in cards]:
         raise UserError(f"--card: no card for {', '.join(missing)}; add --card {missing[0]}=NAME, "
                         "or choose a scenario with fewer nodes")
-    for network in networks:
-        channels = sorted({network.nodes[name].channel or 1
-                           for name in network.of_duty(ACCESS_POINT)})
-        if len(channels) > 1 and cards.get(MONITOR) != NO_MONITOR:
-            raise UserError(f"--card: {network.name} has access points on the channels "
-                            f"{', '.join(map(str, channels))}, and the capture of the air hears "
-                            "one; put them on one channel by the field channels of a scenario of "
-                            f"yours, or add --card {MONITOR}={NO_MONITOR}")
+    most = max(networks, key=lambda network: len(list_channels(network)))
+    monitors, channels = split_monitors(cards), [*list_channels(most)]
+    if len(monitors) > len(channels):
+        raise UserError(f"--card {MONITOR}={cards[MONITOR]}: {most.name} has access points on "
+                        f"{len(channels)} channel{'s' * (len(channels) > 1)}, and a card captures "
+                        f"one; leave out {monitors[-1]}")
 
 
 def check_cards(plan: Plan) -> None:
@@ -94,9 +106,9 @@ def check_cards(plan: Plan) -> None:
     cards = plan.settings.cards
     networks = [testbed.spec.network for testbed in plan.testbeds.values()]
     access_points = [name for network in networks for name in network.of_duty(ACCESS_POINT)]
-    for node, name in cards.items():
-        if (node, name) == (MONITOR, NO_MONITOR):
-            continue
+    used = [*((node, name) for node, name in cards.items() if node != MONITOR),
+            *((MONITOR, name) for name in split_monitors(cards))]
+    for node, name in used:
         try:
             if borrowing.restore_abandoned(name):
                 click.echo(f"qop: {name}: restored after a run that was killed", err=True)
@@ -107,21 +119,50 @@ def check_cards(plan: Plan) -> None:
             _require_type(state, node, wireless.ACCESS_POINT, "AP mode")
         if node == MONITOR:
             _require_type(state, node, wireless.MONITOR, "monitor mode")
-    _tell_missing_air(cards, access_points[:1])
+    for network in {(network.name, *list_channels(network)): network
+                    for network in networks}.values():
+        _tell_captured_air(cards, network)
 
 
-def _tell_missing_air(cards: Mapping[str, str], first: Sequence[str]) -> None:
-    """Print what is not proven if nothing can capture the air."""
-    why = ""
+@contextmanager
+def tell_changed_rules() -> Iterator[None]:
+    """Print a line if the regulatory rules at the end have the old country and differ.
+
+    Cards get their country back. But the kernel takes the rules of a country from its database
+    alone, so rules from elsewhere cannot be restored, such as those that it has built in.
+    """
+    try:
+        before = wireless.read_country(), wireless.read_rules()
+    except OSError:  # no 802.11 in this kernel, which another check says
+        yield
+        return
+    try:
+        yield
+    finally:
+        country, rules = wireless.read_country(), wireless.read_rules()
+        if country == before[0] and rules != before[1]:
+            click.echo(f"qop: the rules of the regulatory domain {country} are others than before, "
+                       "and the kernel takes none but those of its database; start the machine "
+                       "again to have the earlier ones", err=True)
+
+
+def _tell_captured_air(cards: Mapping[str, str], network: Network) -> None:
+    """Print which channels of a network have no card that captures, and what is not proven."""
+    why, notes = "", []
+    channels = list_channels(network)
+    for channel, node in [*channels.items()][len(split_monitors(cards)):]:
+        if not wireless.supports_type(wireless.read_card(cards[node]).phy, wireless.MONITOR):
+            why = f"--card {node}={cards[node]}: its driver has no monitor mode"
+        elif MONITOR in cards:
+            notes.append(f"channel {channel} is captured at the radio of {node}")
     if cards.get(MONITOR) == NO_MONITOR:
         why = f"--card {MONITOR}={NO_MONITOR}"
-    elif MONITOR not in cards:
-        why = next((f"--card {node}={cards[node]}: its driver has no monitor mode"
-                    for node in first if not wireless.supports_type(
-                        wireless.read_card(cards[node]).phy, wireless.MONITOR)), "")
     if why:
         click.echo(f"qop: {why}: checks of frames on the air are not made, such as whether data "
                    "frames are encrypted; records name them", err=True)
+    elif notes:
+        click.echo(f"qop: --card {MONITOR}={cards[MONITOR]}: hears {len(split_monitors(cards))} of "
+                   f"the {len(channels)} channels of {network.name}; {', '.join(notes)}", err=True)
 
 
 def _require_type(state: wireless.CardState, node: str, number: int, mode: str) -> None:

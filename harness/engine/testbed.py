@@ -383,6 +383,7 @@ class TestbedClient:
                 plan.settings.programs_folder, plan.settings.programs,
                 is_mounted=plan.settings.on == "guest"),
             "cards": dict(plan.settings.cards),
+            "unloads_modules": plan.settings.on == "host",
             "options": dict(spec.options), "devices": node_devices(spec),
             "speeds": (load_speeds(self.machine.image_key())
                        if plan.settings.clock == "processor" else {}),

@@ -38,6 +38,7 @@ from topologies import builders, model
 from topologies.fork_server import TcpdumpForks
 from topologies.hwsim import RadioError
 from topologies.interfaces import Interfaces
+from topologies.kernel_modules import unload_new_modules
 
 if TYPE_CHECKING:
     from measure.cards.testbed_cards import TestbedCards
@@ -346,6 +347,8 @@ class Worker:
             send_event("hello", pid=os.getpid())
             replaced = self.job.get("programs", {})
             self._programs = replaced_programs.provide_programs(replaced)
+            if self.job.get("unloads_modules"):
+                self._stack.enter_context(unload_new_modules())
             if cards := self.job.get("cards"):
                 from measure.cards.testbed_cards import TestbedCards  # others start without it
 
@@ -367,7 +370,7 @@ class Worker:
             self._stack.enter_context(self.testbed)
             if self._cards:
                 self._stack.callback(self._cards.bring_home)
-                self.testbed.air = self._cards.start_monitor(self.testbed)
+                self.testbed.air_interfaces = self._cards.start_monitors(self.testbed)
             self._prepare()
             send_event("ready", environment={**collect_versions(self.job.get("packages", {})),
                                              **installed_packages(replaced.get("packages", ())),

@@ -9,6 +9,7 @@ library only: this runs inside the network's virtual machine.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import socket
 import sys
@@ -153,12 +154,12 @@ def replay_echo_request(station: MeasuredStation, peer: str, within_s: float) ->
     Raises:
         MeasureError: No frame was captured.
     """
-    with open_air(station.testbed) as air:
+    with open_air(station.testbed) as sockets:
         limit_s = max(_ASKED_S, math.ceil(within_s))
         station.testbed.run_unchecked(station.name, [
             "ping", "-n", "-q", "-c", "1", "-w", str(limit_s), "-s", str(PAYLOAD_BYTES), peer],
             limit_s + _SPARE_S)
-        frame = longest_frame(_read_pending(air), station.mac)
+        frame = longest_frame(_read_pending(sockets), station.mac)
     if not frame:
         raise MeasureError("data", f"{station.name}: no frame of its question to {peer} was heard "
                            "on the air, so none can be sent once more")
@@ -177,11 +178,10 @@ def longest_frame(packets: Iterable[bytes], transmitter: str) -> bytes:
                 and frame[0] & _TYPE_MASK == _DATA_TYPE), key=len, default=b"")
 
 
-def _read_pending(air: socket.socket) -> Iterator[bytes]:
-    """Yield the packets that have arrived on the socket."""
-    air.settimeout(0)
-    while True:
-        try:
-            yield air.recv(_FRAME_BYTES)
-        except BlockingIOError:
-            return
+def _read_pending(sockets: Iterable[socket.socket]) -> Iterator[bytes]:
+    """Yield the packets that have arrived on the sockets."""
+    for air in sockets:
+        air.settimeout(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                yield air.recv(_FRAME_BYTES)

@@ -3,14 +3,15 @@
 Checks that need only a few fields use it in place of a dissection. `read_frames` yields Ethernet or
 other frames with their capture times, `read_wlan_frames` yields 802.11 frames. Other functions
 reassemble IPv4 fragments, select UDP datagrams and EAPOL frames, and find the end of 802.11
-headers. `write_frames` writes a file.
+headers. `write_frames` writes a file, and `merge_captures` makes one of several.
 """
 
 from __future__ import annotations
 
+import heapq
 import ipaddress
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,10 @@ UDP, _ESP = 17, 50
 IPSEC_NAT_PORT, _NON_ESP_MARKER = 4500, bytes(4)
 #: EtherTypes of IPv4, IPv6 and EAPOL.
 IPV4, IPV6, EAPOL = 0x0800, 0x86DD, 0x888E
+#: Longest time in s between two captures of a frame. A frame that is sent again has the Retry bit.
+_EQUAL_WITHIN_S = 0.01
+#: Type bits of an 802.11 frame, and the type of control frames, which have no sequence number.
+_TYPE_BITS, _CONTROL = 0x0C, 0x04
 _IP_BYTES, _IPV6_BYTES = 20, 40
 #: Bits of an IPv4 header's flags and fragment offset: more fragments; the offset divided by 8.
 MORE_FRAGMENTS, FRAGMENT_OFFSET = 0x2000, 0x1FFF
@@ -102,6 +107,36 @@ def write_frames(file: Path, captured: Iterable[CapturedFrame], link: int = ETHE
                for frame in captured)
     file.write_bytes(_FILE_HEAD.pack(_MAGIC, 2, 4, 0, 0, _SNAP_BYTES, link)
                      + b"".join(records))
+
+
+def merge_captures(files: Sequence[Path], target: Path) -> int:
+    """Merge captures of 802.11 frames with radiotap into one file, in order of time.
+
+    Each capture hears one channel. Of a frame that several captures have, the first copy is kept.
+
+    Returns:
+        The number of frames in the file.
+
+    Raises:
+        MeasureError: A file is no such capture.
+    """
+    def read_source(source: int) -> Iterator[tuple[float, int, CapturedFrame]]:
+        for frame in read_frames(files[source], (RADIOTAP,)):
+            yield frame.at_s, source, frame
+
+    kept: list[CapturedFrame] = []
+    heard: dict[bytes, tuple[float, int]] = {}
+    for at_s, source, frame in heapq.merge(*map(read_source, range(len(files))),
+                                           key=lambda each: each[:2]):
+        body = frame.data[int.from_bytes(frame.data[2:4], "little"):]
+        if body and body[0] & _TYPE_BITS != _CONTROL:
+            first_s, first_source = heard.get(body, (at_s, source))
+            if first_source != source and at_s - first_s <= _EQUAL_WITHIN_S:
+                continue
+            heard[body] = (at_s, source)
+        kept.append(frame)
+    write_frames(target, kept, RADIOTAP)
+    return len(kept)
 
 
 def pack_record(at_us: int, data: bytes, wire_bytes: int) -> bytes:

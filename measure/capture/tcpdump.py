@@ -2,10 +2,11 @@
 
 Studies use this module in the guest while they measure. `capture_packets` takes capture points
 (node, interface and pcap filter). It waits until each tcpdump captures, and writes one file per
-point. The summary of each capture has the packets captured and dropped. `auth_points` and
-`path_points` return the points that a scenario needs. `air_filter` and similar functions return
-filters that keep 1 in n of a stream's packets. `wait_beacon_ns` waits for the next beacon, so that
-repetitions of a measurement start at equal times. Standard library only.
+point, also where several interfaces hear the air. The summary of each capture has the packets
+captured and dropped. `auth_points` and `path_points` return the points that a scenario needs.
+`air_filter` and similar functions return filters that keep 1 in n of a stream's packets.
+`wait_beacon_ns` waits for the next beacon, so that repetitions of a measurement start at equal
+times. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import socket
 import time
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING
 from measure.agent.errors import MeasureError
 from measure.agent.process import Daemon, Start
 from measure.agent.workload import Site
+from measure.capture.pcap import merge_captures
 from measure.cpu.realtime_priority import OBSERVER_COMMAND
 from measure.services import iperf
 from topologies import queueing_disciplines
@@ -225,7 +228,8 @@ def capture_packets(testbed: Testbed, points: Iterable[CapturePoint], detail: Ca
     """Capture at all points inside the context, to files `out/PART-POINT.pcap`.
 
     However the context ends, each capture is complete, and its summary is appended to `summaries`.
-    Points on the air are at the testbed's interface for it, and left out if it has none.
+    Points on the air are at the testbed's interfaces for it, and left out if it has none. Captures
+    of several interfaces become one file.
 
     Args:
         testbed: The running testbed.
@@ -238,11 +242,15 @@ def capture_packets(testbed: Testbed, points: Iterable[CapturePoint], detail: Ca
     """
     running: list[Capture] = []
     with ExitStack() as stack:
-        for point in filter(None, (_find_on_air(testbed, point) for point in points)):
-            capture = Capture(testbed, point, out / f"{part}-{point.name}.pcap",
-                              logs / f"{part}-{point.name}-tcpdump.log", detail=detail)
-            stack.callback(_stop_capture, capture, summaries)
-            running.append(capture)
+        for point in points:
+            copies: list[Capture] = []
+            for number, place in enumerate(_find_on_air(testbed, point)):
+                name = f"{part}-{point.name}" + f"-{number}" * bool(number)
+                if not copies:
+                    stack.callback(_stop_captures, copies, summaries)
+                copies.append(Capture(testbed, place, out / f"{name}.pcap",
+                                      logs / f"{name}-tcpdump.log", detail=detail))
+            running += copies
         for capture in running:
             capture.wait_ready()
         try:
@@ -252,35 +260,48 @@ def capture_packets(testbed: Testbed, points: Iterable[CapturePoint], detail: Ca
                 capture.ask_to_stop()
 
 
-def _find_on_air(testbed: Testbed, point: CapturePoint) -> CapturePoint | None:
-    """Return a capture point with the testbed's interface for the air, None if it has none."""
+def _find_on_air(testbed: Testbed, point: CapturePoint) -> list[CapturePoint]:
+    """Return a capture point, or one for each of the testbed's interfaces for the air."""
     if point.interface != AIR_INTERFACE:
-        return point
-    if testbed.air is None:
-        return None
-    node, interface = testbed.air
-    return replace(point, node=node, interface=interface)
+        return [point]
+    return [replace(point, node=node, interface=interface)
+            for node, interface in testbed.air_interfaces]
 
 
 @contextmanager
-def open_air(testbed: Testbed) -> Iterator[socket.socket]:
-    """Open a packet socket that receives every frame on the air, with its radiotap header.
+def open_air(testbed: Testbed) -> Iterator[list[socket.socket]]:
+    """Open packet sockets that receive every frame on the air, with its radiotap header.
+
+    There is a socket for each interface that hears the air.
 
     Raises:
         MeasureError: Nothing captures the air.
     """
-    if testbed.air is None:
+    if not testbed.air_interfaces:
         raise MeasureError("testbed", "nothing captures the air; add a card by --card monitor=NAME")
-    node, interface = testbed.air
-    with network_of(testbed.node(node).pid) if node else contextlib.nullcontext():
-        air = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS))
-    with air:
-        air.bind((interface, 0))
-        yield air
+    with ExitStack() as stack:
+        sockets = []
+        for node, interface in testbed.air_interfaces:
+            with network_of(testbed.node(node).pid) if node else contextlib.nullcontext():
+                air = stack.enter_context(socket.socket(
+                    socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL_PROTOCOLS)))
+            air.bind((interface, 0))
+            sockets.append(air)
+        yield sockets
 
 
-def _stop_capture(capture: Capture, summaries: list[dict[str, object]]) -> None:
-    summaries.append(capture.stop())
+def _stop_captures(copies: Sequence[Capture], summaries: list[dict[str, object]]) -> None:
+    """End the captures of a point, and append one summary. Several files become the first one."""
+    first, *others = [capture.stop() for capture in copies]
+    if others:
+        files = [capture.file for capture in copies]
+        counts = [int(str(each["dropped"])) for each in (first, *others)]
+        # -1: a capture has no count, so the whole has none.
+        first |= {"captured": merge_captures(files, files[0]),
+                  "dropped": sum(counts) if min(counts) >= 0 else -1}
+        for file in files[1:]:
+            file.unlink()
+    summaries.append(first)
 
 
 # --- Capture filters that sample expected packets ---
@@ -445,11 +466,10 @@ def wait_beacon_ns(testbed: Testbed) -> int:
     Raises:
         MeasureError: No beacon came in time.
     """
-    with open_air(testbed) as air:
-        air.settimeout(_WAIT_S)
-        until_ns = time.monotonic_ns() + int(_WAIT_S * 1e9)
-        with contextlib.suppress(TimeoutError):
-            while time.monotonic_ns() < until_ns:
+    with open_air(testbed) as sockets:
+        until_s = time.monotonic() + _WAIT_S
+        while (left_s := until_s - time.monotonic()) > 0:
+            for air in select.select(sockets, [], [], left_s)[0]:
                 if _is_beacon(air.recv(256)):
                     return time.monotonic_ns()
         raise MeasureError("testbed", f"no beacon on the air within {_WAIT_S:g} s")

@@ -38,8 +38,9 @@ _CODE = Path(__file__).parents[2]
 #: Limits in s: for programs to end after SIGTERM, for a guardian, and for a manager to let go.
 _GRACE_S, _GUARDIAN_S, _RELEASE_S = 3.0, 30.0, 5.0
 _POLL_S = 0.02
-#: Name of a monitor beside the interface of a card that was placed in another namespace.
-MONITOR_NAME = "qopmon0"
+#: Beginning of the name of a monitor beside the interface of a card that was placed in another
+#: namespace. Access points share a namespace.
+MONITOR_NAME = "qopmon"
 
 
 @dataclass
@@ -97,14 +98,14 @@ class BorrowedCard:
             raise MeasureError("testbed", f"{state.name}: cannot be {step} ({error.strerror}); "
                                "give another card") from None
 
-    def add_monitor(self, pid: int) -> str:
+    def add_monitor(self, pid: int, name: str) -> str:
         """Make a monitor at the radio of a card in the namespace of a process.
 
         Returns:
-            Why this failed, "" if it did not. The monitor has the name `MONITOR_NAME` then.
+            Why this failed, "" if it did not.
         """
         with network_of(pid):
-            return _add_monitor(self.state.phy, MONITOR_NAME)
+            return _add_monitor(self.state.phy, name)
 
     def tune_monitor(self, frequency_mhz: int) -> None:
         """Make the card a monitor of a channel.

@@ -110,6 +110,7 @@ class CardRecord(RecordPart):
     - `regulatory_domain`: country code of the rules that applied, "00" for the world regulatory
       domain
     - `driver`: driver, version, firmware and bus of the card
+    - `regulatory_rules`: its rules, as text
     - `dropped_frames`: frames that dumpcap dropped
     """
 
@@ -128,6 +129,7 @@ class CardRecord(RecordPart):
     dropped_frames: int
     measured_at_s: float
     samples: list[Sample]
+    regulatory_rules: tuple[str, ...] = ()
     content_sha256: str = ""
 
 

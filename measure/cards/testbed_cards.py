@@ -1,15 +1,16 @@
 """Give the nodes of an emulated network 802.11 cards of this machine as radios.
 
 `TestbedCards` borrows a card for each node with a radio (`measure.cards.borrowing`), and places it
-in the node's network namespace. A further card, or a monitor at an access point's radio, captures
-the air. `read_links` returns what real radios do differently from emulated ones: rates,
-retries and signal. Standard library only.
+in the node's network namespace. Each channel of access points is captured by a further card, or by
+a monitor at an access point's radio. `list_channels` returns these channels. `read_links` returns
+what real radios do differently from emulated ones: rates, retries and signal. Standard library
+only.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,21 +25,42 @@ from topologies.namespaces import network_of
 if TYPE_CHECKING:
     from topologies.builder import Testbed
 
-#: Word in place of a node for the card that captures the air, and the name for no such capture.
+#: Word in place of a node for the cards that capture the air, and the name for no such capture.
 MONITOR, NO_MONITOR = "monitor", "none"
+
+
+def list_channels(network: Network) -> dict[int, str]:
+    """Return the channels of a network's access points, each with its first access point."""
+    channels: dict[int, str] = {}
+    for name in network.of_duty(ACCESS_POINT):
+        channels.setdefault(network.nodes[name].channel or 1, name)
+    return channels
+
+
+def split_monitors(names: Mapping[str, str]) -> list[str]:
+    """Return the cards that capture the air, given the option's text for each node."""
+    text = names.get(MONITOR, "")
+    return [] if text in ("", NO_MONITOR) else text.split(",")
+
+
+def name_monitor(number: int) -> str:
+    """Return the name of a card that captures the air, in place of a node's."""
+    return MONITOR if number == 1 else f"{MONITOR}-{number}"
 
 
 @dataclass
 class TestbedCards:
     """The cards that nodes of an emulated network have, by node, until `borrow_cards` ends.
 
-    `air_missing` says why nothing captures the air, "" if something does.
+    `air_missing` says why nothing captures the air, "" if something does. `heard` has the channel
+    that a card's radio captures, by node.
     """
 
     network: Network
     cards: dict[str, BorrowedCard] = field(default_factory=dict)
     captures_air: bool = True
     air_missing: str = ""
+    heard: dict[str, int] = field(default_factory=dict)
     _drivers: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @classmethod
@@ -48,7 +70,8 @@ class TestbedCards:
 
         Args:
             network: The network.
-            names: Interface of the card by node. `MONITOR` stands for the card that captures.
+            names: Interface of the card by node. `MONITOR` stands for the cards that capture, with
+                commas between them. A network with fewer channels takes the first ones.
 
         Raises:
             MeasureError: A card cannot be used, or could not be restored.
@@ -56,61 +79,75 @@ class TestbedCards:
         with ExitStack() as stack:
             made = cls(network)
             made.captures_air = names.get(MONITOR) != NO_MONITOR
-            has_own = MONITOR in names and made.captures_air
-            for node in [*network.radio_nodes, *([MONITOR] if has_own else [])]:
-                made._drivers[node] = wireless.read_driver(names[node])
+            monitors = split_monitors(names)[:len(list_channels(network))]
+            used = {node: names[node] for node in network.radio_nodes} | {
+                name_monitor(number): name for number, name in enumerate(monitors, 1)}
+            for node, name in used.items():
+                made._drivers[node] = wireless.read_driver(name)
                 made.cards[node] = stack.enter_context(borrow_card(
-                    names[node], wants_monitor=False, moves=node != MONITOR))
+                    name, wants_monitor=False, moves=node in network.radio_nodes))
             yield made
 
     def place_card(self, node: str, pid: int, name: str, address: str) -> None:
         """Give a node its card, as the radio with this interface and MAC address."""
         self.cards[node].place_card(pid, name, address)
 
-    def start_monitor(self, testbed: Testbed) -> tuple[str | None, str] | None:
-        """Start to hear all frames on the channel of the access points.
+    def start_monitors(self, testbed: Testbed) -> Sequence[tuple[str | None, str]]:
+        """Start to hear all frames on the channels of the access points.
 
         Returns:
-            The node (None for this machine) and the interface on which frames are captured. None if
-            nothing captures the air; `air_missing` says why.
+            Nodes (None for this machine), each with an interface on which frames are captured. The
+            result is empty if a channel cannot be captured; `air_missing` says why.
 
         Raises:
-            MeasureError: The card for the capture cannot be used.
+            MeasureError: A card for the capture cannot be used.
         """
-        first, *_ = self.network.of_duty(ACCESS_POINT)
         if not self.captures_air:
             self.air_missing = f"--card {MONITOR}={NO_MONITOR} was given"
-            return None
-        if MONITOR in self.cards:
-            channel = self.network.nodes[first].channel or 1
-            self.cards[MONITOR].tune_monitor(frequency_mhz(channel))
-            return None, self.cards[MONITOR].card_name
-        self.air_missing = self.cards[first].add_monitor(testbed.node(first).pid)
-        return None if self.air_missing else (first, MONITOR_NAME)
+            return ()
+        interfaces: list[tuple[str | None, str]] = []
+        channels = list_channels(self.network)
+        for number, (channel, access_point) in enumerate(channels.items(), 1):
+            if (monitor := name_monitor(number)) in self.cards:
+                self.cards[monitor].tune_monitor(frequency_mhz(channel))
+                interfaces.append((None, self.cards[monitor].card_name))
+                self.heard[monitor] = channel
+                continue
+            name = f"{MONITOR_NAME}{number}"
+            if why := self.cards[access_point].add_monitor(testbed.node(access_point).pid, name):
+                self.air_missing = f"channel {channel}: {why}" if len(channels) > 1 else why
+                self.heard.clear()
+                return ()
+            interfaces.append((access_point, name))
+            self.heard[access_point] = channel
+        return interfaces
 
     def bring_home(self) -> None:
         """Bring all radios back from the nodes' network namespaces."""
-        for node, card in self.cards.items():
-            if node != MONITOR:
-                card.bring_home()
+        for node in self.network.radio_nodes:
+            if node in self.cards:
+                self.cards[node].bring_home()
 
     def read_links(self, testbed: Testbed) -> dict[str, Any]:
         """Return the properties of each card, by node.
 
-        They are its interface and permanent address, driver, regulatory domain and channel. A
-        station's link has rates, signal (dBm), and the driver's counts of frames sent, retries and
-        failures since it was associated.
+        They are its interface and permanent address, driver, regulatory domain with its rules,
+        channel, and the channel that its radio captures. A station's link has rates, signal (dBm),
+        and the driver's counts of frames sent, retries and failures since it was associated.
         """
         found: dict[str, Any] = {}
         for node, card in self.cards.items():
             found[node] = {"card": card.card_name, "address": card.state.permanent_address,
                            "driver": self._drivers[node]}
-            if node == MONITOR:
+            if node in self.heard:
+                found[node]["captured_channel"] = self.heard[node]
+            if node not in self.network.radio_nodes:
                 continue
             port = self.network.nodes[node].radio_interface
             with network_of(testbed.node(node).pid), contextlib.suppress(OSError):
                 found[node] |= {
                     "regulatory_domain": wireless.read_country(card.state.phy),
+                    "regulatory_rules": wireless.read_rules(card.state.phy),
                     "channel": to_channel(wireless.read_frequency_mhz(port))}
                 if self.network.nodes[node].has_duty(STATION):
                     found[node]["link"] = wireless.read_link(port)

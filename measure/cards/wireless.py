@@ -22,16 +22,17 @@ from typing import Any
 
 from measure.agent.errors import MeasureError
 from measure.agent.kernel_state import parse_station_rates
-from topologies.namespaces import network_of
+from topologies.namespaces import call_in_networks
 from topologies.netlink import (
     ACK,
     GenericNetlink,
     NetlinkSocket,
     encode_attribute,
+    iterate_attributes,
     parse_attributes,
 )
 
-_NET, _PROC = Path("/sys/class/net"), Path("/proc")
+_NET = Path("/sys/class/net")
 #: Radios of the network namespace of this process, by name.
 _RADIOS = Path("/sys/class/ieee80211")
 # Commands of nl80211.
@@ -42,6 +43,10 @@ _GET_STATION, _REQUEST_RULES, _GET_RULES, _SET_POWER_SAVE, _GET_POWER_SAVE = 17,
 _WIPHY, _INDEX, _NAME, _TYPE, _ADDRESS, _STATION = 1, 3, 4, 5, 6, 21
 _TYPES, _COUNTRY, _FREQUENCY, _CHANNEL_TYPE, _POWER_SAVE = 32, 33, 38, 39, 93
 _DEVICE, _NAMESPACE = 153, 219
+# Attributes of regulatory rules, and of a rule: flags, frequencies (kHz) and power (mBm).
+_REGULATORY_RULES, _RULE_FLAGS, _RULE_START, _RULE_END, _RULE_WIDTH, _RULE_POWER = 34, 1, 2, 3, 4, 6
+#: Flags of a rule, by their bit.
+_FLAG_NAMES = {0: "no OFDM", 4: "radar detection", 7: "no transmission before one is heard"}
 # Attributes of a station: signal (dBm), frames sent, retries and failures.
 _SIGNAL, _SENT, _RETRIES, _FAILED = 7, 10, 11, 12
 #: Types of interfaces.
@@ -243,6 +248,29 @@ def _read_country(netlink: GenericNetlink, phy: int | None = None) -> str:
     return country
 
 
+def read_rules(phy: int | None = None) -> list[str]:
+    """Return the regulatory rules that apply to a radio, or to the machine, as text.
+
+    Two sets of rules may have the country "00": the kernel's own, and those of its database.
+    """
+    with GenericNetlink("nl80211") as netlink:
+        answers = netlink.list_entries(_GET_RULES)
+    of_radio = [each for each in answers if phy is not None and _WIPHY in each
+                and _to_number(each[_WIPHY]) == phy]
+    common = [each for each in answers if _WIPHY not in each]
+    return [_format_rule(parse_attributes(rule)) for rules in (of_radio or common)[:1]
+            for _, rule in iterate_attributes(rules.get(_REGULATORY_RULES, b""))]
+
+
+def _format_rule(rule: Mapping[int, bytes]) -> str:
+    """Return a rule as text, with frequencies, width and power."""
+    start, end, width, power, flags = (_to_number(rule.get(number, b"")) for number in (
+        _RULE_START, _RULE_END, _RULE_WIDTH, _RULE_POWER, _RULE_FLAGS))
+    names = [name for bit, name in _FLAG_NAMES.items() if flags >> bit & 1]
+    return ", ".join([f"{start / 1e3:g}-{end / 1e3:g} MHz", f"width {width / 1e3:g} MHz",
+                      f"{power / 100:g} dBm", *names])
+
+
 def _read_number(file: Path) -> int:
     return int(file.read_text())
 
@@ -366,28 +394,12 @@ def return_radio(state: CardState) -> int | None:
 
 
 def _fetch_radio(phy: int) -> None:
-    """Move a radio to this process's namespace from that of any other process that has it."""
-    visited = {(_PROC / "self/ns/net").stat().st_ino}
+    """Move a radio to this process's namespace from any other that has it."""
     home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        for pid in filter(str.isdecimal, os.listdir(_PROC)):
-            for task in _list_tasks(pid):
-                with contextlib.suppress(OSError):
-                    if (inode := (task / "ns/net").stat().st_ino) in visited:
-                        continue
-                    visited.add(inode)
-                    with network_of(int(task.name)):
-                        move_radio(phy, home)  # refused where the radio is not
+        call_in_networks(lambda: move_radio(phy, home))  # refused where the radio is not
     finally:
         os.close(home)
-
-
-def _list_tasks(pid: str) -> list[Path]:
-    """Return the folders of a process's threads. A thread may have a namespace of its own."""
-    try:
-        return list((_PROC / pid / "task").iterdir())
-    except OSError:
-        return []
 
 
 def restore_card(state: CardState, monitor: str = "", *, has_moved: bool = False) -> None:

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import shared
+from air_spans import authentications_on_air
 from conftest import PATIENCE_S, PROJECT, Qop
 from guest import debian, root
 from guest.build import BuildCommands
-from measure.capture import tshark
 from measure.cards import results
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
@@ -87,21 +87,6 @@ def run_machine(folder: Path, script: str, *options: str) -> subprocess.Complete
 MEASURE = ("qop measure --card wlan2 --ssid home --passphrase-file passphrase --timeout 20 ")
 
 
-def authentications_on_air(capture: Path, address: str) -> list[tuple[float, float]]:
-    """First authentication frame and last key message of each login, by tshark alone."""
-    rows = tshark.read_fields(capture, ("frame.time_epoch", "wlan.fc.type_subtype", "wlan.ta",
-                                        "wlan.ra", "eapol.type"))
-    spans: list[list[float]] = []
-    for time, kind, sender, receiver, eapol in rows:
-        if address not in (sender, receiver):
-            continue
-        if int(kind, 0) == 0x0B and sender == address:
-            spans.append([float(time), float(time)])
-        elif spans and (eapol == "3" or int(kind, 0) in (0x00, 0x01, 0x02, 0x03)):
-            spans[-1][1] = float(time)
-    return [(first, last) for first, last in spans]
-
-
 def test_figures_are_those_of_the_air(tmp_path: Path) -> None:
     """What the card's monitor gives is what a capture of all radios gives: to 2 % or 1 ms."""
     done = run_machine(tmp_path, f"start_access_points psk\n{MEASURE} --logins 4 --roams 3 "
@@ -122,6 +107,7 @@ def test_figures_are_those_of_the_air(tmp_path: Path) -> None:
         assert sample.roam_times_s is not None and sample.roam_times_s["keys"]
     assert (record.medium, record.monitor_missing) == ("air", "")
     assert record.driver["driver"] == "mac80211_hwsim"
+    assert "2402-2472 MHz" in record.regulatory_rules[0]
     assert "Logins and roams" in done.stdout and "medium: air" in done.stdout
 
 

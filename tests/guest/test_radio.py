@@ -135,6 +135,12 @@ def test_callers_environment_has_no_variable_of_the_harness() -> None:
     (["--hwsim", "mlo=2", "true"], "--hwsim mlo=2: is no parameter of mac80211_hwsim"),
     (["--channels", "36", "true"], "--channels 36: is no list of channels"),
     (["--position", "1", "true"], "--position 1: is no position"),
+    (["--position", "nan,0", "true"], "--position nan,0: is no position"),
+    (["--position", "0,0", "true"], "--position: belongs to a medium, and there is none"),
+    (["--channels", "1,6", "true"], "--channels: belongs to a medium, and there is none"),
+    (["--medium", "802.11g", "--position", "0,0", "--position", "9,0", "true"],
+     "--position: the medium 802.11g has no signal that falls with distance"),
+    (["--capture", "air", "--keys", "./air", "true"], "--keys air: is the file of --capture"),
     (["--root", "nowhere", "true"], "--root nowhere: there is no such folder"),
     (["--root", "empty"], "there is no /bin/sh"),
     (["--bind", "nowhere", "true"], "--bind nowhere: there is no such folder"),
@@ -262,6 +268,16 @@ def test_command_that_cannot_be_run_is_named(argv: list[str], status: int, text:
 
 @guest
 @shareable
+def test_memory_that_this_machine_lacks_is_one_line() -> None:
+    done = run_radio(["--memory", "999999999", "true"])
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"qop: radio: neither /dev/shm nor ")
+    assert done.stderr.endswith(b"give fewer radios or a smaller --memory\n")
+    assert done.stderr.count(b"\n") == 1
+
+
+@guest
+@shareable
 @pytest.mark.parametrize(("script", "number", "status", "text"), [
     ("echo on; sleep 1000", signal.SIGINT, 130, b"on\n"),
     ("echo on; exec sleep 1000", signal.SIGTERM, 143, b"on\n"),
@@ -369,6 +385,22 @@ def test_iwd_joins_and_pings(tmp_path: Path) -> None:
     done = run_radio(["-n", "2", "--root", debian_root(), "--bind", tmp_path, "--namespaces", "ap1",
                       "--clock", "virtual", "--", tmp_path / "radio-managers.sh", "iwd"])
     assert done.returncode == 0, (done.stdout, done.stderr)
+    assert b"3 packets transmitted, 3 received" in done.stdout
+
+
+@guest
+@shareable
+@pytest.mark.skipif(shutil.which("go") is None, reason="go is not installed (Debian: golang-go)")
+def test_station_in_go_joins_and_pings(tmp_path: Path) -> None:
+    """A client of nl80211 from Go's registry, of which qop knows nothing."""
+    shutil.copy(PROJECT / "examples/radio-go.sh", tmp_path)
+    shutil.copytree(PROJECT / "examples/go-station", tmp_path / "go-station")
+    subprocess.run(["go", "build", "-C", tmp_path / "go-station"], check=True,
+                   env={**os.environ, "CGO_ENABLED": "0"})
+    done = run_radio(["--root", debian_root(), "--bind", tmp_path, "--namespaces", "ap1,sta1",
+                      "--", tmp_path / "radio-go.sh"])
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert b"joined example at 02:00:00:00:00:00, 2412 MHz" in done.stdout
     assert b"3 packets transmitted, 3 received" in done.stdout
 
 

@@ -127,6 +127,7 @@ def test_figures_are_those_of_the_air_and_all_checks_hold(tmp_path: Path) -> Non
         assert cards["a2"]["channel"] == cards["ap-a"]["channel"] == 1
         assert cards["a2"]["driver"]["driver"] == "mac80211_hwsim"
         assert cards["a2"]["regulatory_domain"] == "00"
+        assert "2402-2472 MHz" in cards["a2"]["regulatory_rules"][0]
         link = cards["a2"]["link"]
         assert link["rates"] and link["sent"] > 0 and {"retries", "failed"} <= link.keys()
     assert "CCMP on every data frame" in checks(records["M5"])
@@ -176,6 +177,65 @@ def test_without_a_capture_of_the_air_its_checks_are_not_made(tmp_path: Path) ->
     assert not any("air" in capture["point"] for capture in record.captures)
     assert "partly" in done.stdout
     assert "checks of frames on the air are not made" in done.stderr
+
+
+#: A station that moves from channel 1 to channel 6.
+RUN_E1 = ("run --on host --scenarios E1 --repetitions 1 "
+          "--card a2=wlan0 --card ap-a=wlan1 --card ap-c=wlan2 ")
+BSSIDS = {"02:00:00:00:a0:00", "02:00:00:00:c0:00"}
+
+
+def read_beacon_senders(record: Record, folder: Path) -> set[str]:
+    """The access points whose beacons the capture of the air has, by tshark alone."""
+    (kept := folder / "auth-air.pcap").write_bytes(gzip.decompress(
+        (folder / f"out/captures/{record.name}/auth-air.pcap.gz").read_bytes()))
+    return {sender for sender, in tshark.read_fields(
+        kept, ("wlan.ta",), "wlan.fc.type_subtype == 8")}
+
+
+def test_card_for_each_channel_captures_the_air_of_both(tmp_path: Path) -> None:
+    """The capture has the login and the move, as a capture of all radios: to 2 % or 1 ms."""
+    done = run_machine(tmp_path, f"""
+        state >before
+        qop {RUN_E1} --card monitor=wlan3,wlan4 --policies M5 --out out
+        qop {RUN_E1} --card monitor=wlan3,wlan4 --policies P2 --fault no-wep --out control || :
+        state >after
+        cmp before after
+        """, "--capture", str(tmp_path / "air.pcap"), radios=5)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = read_only_record(tmp_path / "out")
+    assert record.status == "ok" and all(check.ok for check in record.evidence)
+    assert not any("no capture of the air" in name for name in record.unchecked or ())
+    cards = record.environment["cards"]
+    assert {node: cards[node].get("captured_channel") for node in cards} == {
+        "a2": None, "ap-a": None, "ap-c": None, "monitor": 1, "monitor-2": 6}
+    assert read_beacon_senders(record, tmp_path) == BSSIDS
+    control = read_only_record(tmp_path / "control")
+    assert control.status == "failed"
+    assert "WEP-104 on every data frame" in [check.check for check in control.evidence
+                                            if not check.ok]
+    of_all = read_spans(tmp_path / "air.pcap", ADDRESS)
+    of_cards = read_spans(tmp_path / "auth-air.pcap", ADDRESS)
+    assert len(of_cards["authentication"]) >= 2
+    for name, spans_s in of_cards.items():
+        assert all(any(each == pytest.approx(other, rel=0.02, abs=1e-3)
+                       for other in of_all[name]) for each in spans_s)
+
+
+def test_channel_without_a_card_is_captured_at_its_access_point(tmp_path: Path) -> None:
+    done = run_machine(tmp_path, f"""
+        state >before
+        qop {RUN_E1} --card monitor=wlan3 --policies M5 --out out
+        state >after
+        cmp before after
+        """, radios=4)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ("--card monitor=wlan3: hears 1 of the 2 channels of one-subnet; channel 6 is captured "
+            "at the radio of ap-c") in done.stderr
+    record = read_only_record(tmp_path / "out")
+    assert record.status == "ok" and all(check.ok for check in record.evidence)
+    assert record.environment["cards"]["ap-c"]["captured_channel"] == 6
+    assert read_beacon_senders(record, tmp_path) == BSSIDS
 
 
 def test_mobile_node_moves_between_cards_of_two_access_points(tmp_path: Path) -> None:
@@ -252,7 +312,7 @@ with ExitStack() as stack:
     cards[0].place_card(nodes[0].pid, "wlan1", "02:00:00:00:a2:00")
     print("one", flush=True)
     cards[1].place_card(nodes[1].pid, "wlan0", "02:00:00:00:a0:00")
-    cards[1].add_monitor(nodes[1].pid)
+    cards[1].add_monitor(nodes[1].pid, "qopmon1")
     # A program that outlives this one keeps the namespace, and so the radio.
     subprocess.Popen(["mnexec", "-a", str(nodes[1].pid), "sleep", "2"])
     print("placed", flush=True)

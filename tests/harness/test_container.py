@@ -258,15 +258,22 @@ def test_sizes(made: ContainerImage) -> None:
     assert made.archive.stat().st_size == made.packed_bytes <= MOST_PACKED_BYTES
 
 
-def test_radio_image_runs_commands_of_the_host(person: Person) -> None:
-    """At most 100 MB to download; the command is the host's own, in a machine with radios."""
+@pytest.fixture(scope="session")
+def radio_image(person: Person) -> ContainerImage:
+    """The image with `qop radio` alone, loaded by the user."""
     made = image.ensure_radio_image()
-    assert made.packed_bytes <= MOST_PACKED_RADIO_BYTES
     archive = person.folder / "qop-radio.tar"
     shutil.copyfile(made.archive, archive)
     archive.chmod(0o644)
     loaded = person("podman load -i qop-radio.tar")
     assert loaded.returncode == 0, loaded.stderr
+    return made
+
+
+def test_radio_image_runs_commands_of_the_host(person: Person,
+                                               radio_image: ContainerImage) -> None:
+    """At most 100 MB to download; the command is the host's own, in a machine with radios."""
+    assert radio_image.packed_bytes <= MOST_PACKED_RADIO_BYTES
     line = ("podman run --rm --network none --tmpfs /tmp:exec,size=1g -v /:/host:ro "
             "qop-radio radio --root /host --clock virtual")
     done = person(f"{line} -n 3 -- sh -c 'ls /sys/class/ieee80211; cat /etc/hostname; sleep 30'")
@@ -275,6 +282,21 @@ def test_radio_image_runs_commands_of_the_host(person: Person) -> None:
                                    Path("/etc/hostname").read_text().strip()]
     medium = person(f"{line} --medium 802.11b-long -- ip link show wlan1")
     assert "wlan1" in medium.stdout, medium.stderr
+
+
+@pytest.mark.usefixtures("radio_image")
+def test_pytest_plugin_runs_tests_in_the_radio_image(person: Person) -> None:
+    """The other project has Debian's Python, pytest and the plug-in, and no checkout of qop."""
+    source, project = person.folder / "plugin", person.folder / "project"
+    shutil.copytree(doc_commands.PROJECT / "integrations/pytest", source)
+    shutil.copytree(doc_commands.PROJECT / "examples/pytest-radios", project)
+    subprocess.run(["/usr/bin/python3", "-m", "venv", person.folder / "env"], check=True)
+    subprocess.run([person.folder / "env/bin/python", "-m", "pip", "install", "--quiet", source],
+                   check=True)
+    done = person("cd project && QOP_IMAGE=qop-radio ../env/bin/python -m pytest -v "
+                  "-p no:cacheprovider")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
 
 
 def test_the_archive_is_of_two_worlds(made: ContainerImage, guest: GuestImage) -> None:

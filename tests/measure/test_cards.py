@@ -14,6 +14,7 @@ import fabricated
 from analysis.present.terminal import to_plain_text
 from conftest import Qop
 from harness import card_report
+from harness.engine.cards import tell_changed_rules
 from measure.agent.errors import MeasureError
 from measure.cards import results, station, users, wireless
 from measure.cards.station import Attempt
@@ -279,3 +280,27 @@ def test_comparison_that_cannot_be_made_is_one_line(qop_here: Qop, arguments: li
     done = qop_here("compare", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert text in done.stderr
+
+
+def test_regulatory_rule_is_shown_with_its_restrictions() -> None:
+    rule = {wireless._RULE_START: 5_250_000, wireless._RULE_END: 5_330_000,
+            wireless._RULE_WIDTH: 80_000, wireless._RULE_POWER: 2_000,
+            wireless._RULE_FLAGS: 1 << 4 | 1 << 7}
+    assert wireless._format_rule({
+        number: value.to_bytes(4, "little") for number, value in rule.items()}) == (
+        "5250-5330 MHz, width 80 MHz, 20 dBm, radar detection, no transmission before one is heard")
+
+
+@pytest.mark.parametrize(("after", "told"), [
+    (("00", ["a"]), ""), (("DE", ["b"]), ""),  # a country that stays is an error of its own
+    (("00", ["a", "b"]), "the rules of the regulatory domain 00 are others than before")])
+def test_changed_rules_of_a_country_are_told(
+        after: tuple[str, list[str]], told: str, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    state = ("00", ["a"])
+    monkeypatch.setattr(wireless, "read_country", lambda: state[0])
+    monkeypatch.setattr(wireless, "read_rules", lambda: state[1])
+    with tell_changed_rules():
+        state = after
+    said = capsys.readouterr().err
+    assert told in said and bool(said) == bool(told)

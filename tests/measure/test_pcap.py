@@ -119,3 +119,42 @@ def test_what_is_written_is_read_at_its_time(tmp_path: Path) -> None:
                                                for at_s in times])
     assert [frame.at_s for frame in pcap.read_frames(tmp_path / "some.pcap")] == pytest.approx(
         times, abs=1e-6)
+
+
+#: An 802.11 data frame, and an acknowledgement, which has no sequence number.
+DATA, ACK = bytes([0x08, *range(1, 40)]), bytes([0xD4, 0, 0, 0, *range(6)])
+#: Radiotap headers of two receivers.
+NEAR, FAR = bytes([0, 0, 8, 0, 0, 0, 0, 0]), bytes([0, 0, 12, 0, *range(8)])
+
+
+@pytest.mark.parametrize(("first", "second", "kept"), [
+    # Frames of two channels, in order of time.
+    ([(1.0, NEAR + DATA)], [(0.5, FAR + DATA + b"x")], [0.5, 1.0]),
+    # A strong frame of the other channel is in both captures, and counts once.
+    ([(1.0, NEAR + DATA)], [(1.0005, FAR + DATA)], [1.0]),
+    ([(1.0, NEAR + DATA)], [(1.5, FAR + DATA)], [1.0, 1.5]),
+    # One receiver's two frames are two frames, as is an acknowledgement in each channel.
+    ([(1.0, NEAR + DATA), (1.001, NEAR + DATA)], [], [1.0, 1.001]),
+    ([(1.0, NEAR + ACK)], [(1.0005, FAR + ACK)], [1.0, 1.0005]),
+])
+def test_merged_capture_has_each_frame_once(
+        tmp_path: Path, first: list[tuple[float, bytes]], second: list[tuple[float, bytes]],
+        kept: list[float]) -> None:
+    files = [tmp_path / "air.pcap", tmp_path / "air-1.pcap"]
+    for file, frames in zip(files, (first, second), strict=True):
+        pcap.write_frames(file, [pcap.CapturedFrame(at_s, data, len(data))
+                                 for at_s, data in frames], pcap.RADIOTAP)
+    assert pcap.merge_captures(files, files[0]) == len(kept)
+    merged = pcap.read_frames(files[0], (pcap.RADIOTAP,))
+    assert [frame.at_s for frame in merged] == pytest.approx(kept)
+
+
+def test_recording_is_the_same_after_its_parts_are_merged(tmp_path: Path) -> None:
+    """Frames that two receivers heard in turns are the frames of one that heard them all."""
+    whole = recorded.path("P12-R1", "auth-air")
+    frames = list(pcap.read_frames(whole, (pcap.RADIOTAP,)))
+    files = [tmp_path / "air.pcap", tmp_path / "air-1.pcap"]
+    for number, file in enumerate(files):
+        pcap.write_frames(file, frames[number::2], pcap.RADIOTAP)
+    pcap.merge_captures(files, files[0])
+    assert list(pcap.read_frames(files[0], (pcap.RADIOTAP,))) == frames
