@@ -84,6 +84,9 @@ class LinkLayer(SparseLayer):
     access_point_groups: list[Group] | None = Field(
         default=None, description="All groups that access points accept in SAE. They refuse "
         "others. Left out: group alone.")
+    anti_clogging: Annotated[int, Field(ge=0, le=10)] | None = Field(
+        default=None, description="Unfinished exchanges of SAE at which access points ask stations "
+        "for a token, 0 to 10. With 0 they ask each one. Left out: the daemon's own, which is 5.")
     group_mgmt: GroupManagement | None = Field(
         default=None, description="Cipher of management frames to all. Left out: BIP-CMAC-128.")
     roaming: Roaming | None = Field(
@@ -332,6 +335,10 @@ class LinkLayer(SparseLayer):
         if self.sae and self.keys != "sae":
             raise make_fault(f"sae says how SAE is done, and keys is {self.keys}",
                              "leave out sae, or write keys: sae", ("sae",), ("keys",))
+        if self.anti_clogging is not None and self.keys != "sae":
+            raise make_fault(f"anti_clogging is of SAE, and keys is {self.keys}",
+                             "leave out anti_clogging, or write keys: sae", ("anti_clogging",),
+                             ("keys",))
         if self.group and self.keys not in EXCHANGED:
             raise make_fault(f"group is that of SAE or OWE, and keys is {self.keys}",
                              "leave out group, or write keys: sae or owe", ("group",), ("keys",))

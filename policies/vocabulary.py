@@ -466,6 +466,8 @@ _LINK_KEYS = fold_keys({
     "ieee80211v 802.11v 11v wnm btm bss-tm bss-transition-management": "link.bss_transition",
     "sae-pwe pwe h2e sae-h2e": "link.sae",
     "sae-groups sae-group owe-groups owe-group dh-group groups": "link.group",
+    "anti-clogging-threshold sae-anti-clogging sae-anti-clogging-threshold sae-token-threshold":
+        "link.anti_clogging",
     "group-mgmt-cipher group-management group-mgmt-ciphers": "link.group_mgmt",
     "beacon-prot": "link.beacon_protection",
     "group-cipher group-data-cipher": "link.group_cipher",

@@ -53,7 +53,7 @@ AttachmentT = TypeVar("AttachmentT")
 TimedT = TypeVar("TimedT", bound=_Timed)
 #: Raw values that exist once per testbed.
 _OF_THE_TESTBED = frozenset({"port_check", "wep_key", "radsec_keys", "revocation", "other_name",
-                             "cards", "air_missing"})
+                             "alternatives", "cards", "air_missing"})
 #: Prefixes of captures that exist once per testbed: a closed port, new RadSec connections, and
 #: MACsec keys.
 _PORT, RADSEC, MACSEC = "port-", "radsec-", "macsec-"

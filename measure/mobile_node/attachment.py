@@ -55,6 +55,7 @@ from measure.capture.tcpdump import (
 from measure.cpu import realtime_priority
 from measure.mobile_node import station
 from measure.mobile_node.access import NetworkAccess
+from measure.mobile_node.alternatives import try_alternatives
 from measure.mobile_node.station import PortCheck
 from measure.packets.messages import HOST_POINT_PREFIX
 from measure.services import macsec, radius, revocation
@@ -274,6 +275,25 @@ class AttachmentSteps:
         if check.other_name:
             self._session.raw["other_name"] = check.other_name
         return check.raw
+
+    def try_alternatives(self, alternatives: Sequence[Sequence[str]], out: Path) -> None:
+        """Try what else the ends accept, once per mobile node.
+
+        Every repetition gets the raw values and the captures.
+
+        Args:
+            alternatives: Field of the policy and value of each attempt.
+            out: Folder of the repetition.
+        """
+        if not alternatives or self.access.site.withhold:
+            return
+        known, name = self.access.alternatives, self.station.name
+        if name not in known:
+            known[name] = try_alternatives(self.access, self.scenario, alternatives, out)
+        for summary, octets in known[name].captures:
+            (out / summary["file"]).write_bytes(octets)
+            self._session.raw["captures"].append(summary)
+        self._session.raw["alternatives"] = known[name].raw
 
     def record_wires(self, out: Path) -> None:
         """Record how access points set up their RadSec connections and MACsec keys.
