@@ -578,6 +578,26 @@ def test_scripts_side_by_side_share_one_store(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("chain", "key"), [(2, "rsa2048"), (3, "p384")])
+def test_topmost_intermediate_has_expired_and_nothing_else(chain: int, key: str,
+                                                           tmp_path: Path) -> None:
+    """The root has signed it, as it signed the valid one."""
+    for name, more in (("usual", []), ("late", ["--expired-intermediate"])):
+        subprocess.run([sys.executable, str(PKI), "--store", str(tmp_path / "pki"), "--output",
+                        str(tmp_path / name), "--name", name, "--eap", "server", "--key", key,
+                        "--chain", str(chain), *more], check=True, timeout=PATIENCE_S)
+    usual, late = ([*x509.load_pem_x509_certificates((tmp_path / name / "pki/cert.pem").read_bytes())]
+                   for name in ("usual", "late"))
+    now = dt.datetime.now(dt.UTC)
+    assert [each.not_valid_after_utc < now for each in late] == [False] * (chain - 1) + [True]
+    root = x509.load_pem_x509_certificate((tmp_path / "late/pki/ca.pem").read_bytes())
+    late[-1].verify_directly_issued_by(root)
+    late[-2].verify_directly_issued_by(late[-1])
+    assert late[-1].public_key() == usual[-1].public_key()
+    assert [each.value for each in late[-1].extensions] == [
+        each.value for each in usual[-1].extensions]
+
+
 def test_keys_are_of_one_form_with_and_without_cryptography(tmp_path: Path) -> None:
     """Where the package lacks, as in a container image, openssl makes keys that serve as well."""
     without = ("import runpy, sys; sys.modules['cryptography'] = None; sys.argv = sys.argv[1:]; "
