@@ -275,6 +275,10 @@ def _adapt_spec(settings: RunSettings, spec: TestbedSpec) -> TestbedSpec:
     return replace(spec, medium=spec.medium.without_contention)
 
 
+#: Releases whose wpa_supplicant (2.11) takes the key of protected beacons from fast transition.
+_WITH_BEACON_KEYS = frozenset({releases.FORKY.suite})
+
+
 def find_missing_feature(spec: TestbedSpec) -> str:
     """Return what a testbed's policy needs and its Debian release has not, "" for nothing."""
     if spec.policy is None:
@@ -286,6 +290,12 @@ def find_missing_feature(spec: TestbedSpec) -> str:
     if ipsec and ipsec.ike == 1 and not release.has_ikev1:
         return (f"{release.title} has strongSwan 6.1 without IKEv1; choose another --release, or "
                 "a policy with IKEv2")
+    link = spec.policy.layers.link
+    if link and link.moves_fast and link.beacon_protection and release.suite not in _WITH_BEACON_KEYS \
+            and any(node.roaming for node in spec.network.nodes.values()):
+        return (f"{release.title} has wpa_supplicant 2.10, which refuses the next access point's "
+                "protected beacons after fast transition, so that it does not see its signal fall; "
+                "add --release forky, or leave out beacon_protection or roaming")
     return ""
 
 
