@@ -172,8 +172,7 @@ class _MisplacedKey(NamedTuple):
 
 #: Keys in lower case that people try for a layer.
 _MISPLACED_KEYS = {
-    "macsec": _MisplacedKey("layers", "write wire: with macsec: GCM-AES-128 below it, the one "
-                            "cipher suite that is measured"),
+    "macsec": _MisplacedKey("layers", "write wire: with macsec: GCM-AES-128 or GCM-AES-256 below it"),
     **dict.fromkeys(("wifi", "wlan", "air", "wpa", "wpa2", "wpa3", "wireless"), _MisplacedKey(
         "layers", "write link: for what protects frames on the air, and dot1x: for EAP")),
     **dict.fromkeys(("8021x", "802.1x", "eap", "radius"), _MisplacedKey(

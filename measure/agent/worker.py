@@ -360,6 +360,7 @@ class Worker:
             self.testbed = Testbed(
                 self.network, medium, self.job.get("cipher_bytes", 0), self.builder,
                 seed=self.job.get("seed", 0), macsec=self.job.get("macsec", ""),
+                macsec_suite=self.job.get("macsec_suite", "GCM-AES-128"),
                 vlan=self.job.get("vlan", 0),
                 more_group_bytes=self.job.get("more_group_bytes", 0))
             if self._cards:

@@ -100,6 +100,7 @@ _IKE_SECRET, _IKE_CERTIFICATES, _IKE_EAP, _IKE_PASSWORD = (
 _LISTS, _ESP_LISTS = "examples/ikev2-proposals.yml", "examples/ikev2-esp-proposals.yml"
 _FORWARD = "examples/ikev2-forward-secrecy.yml"
 _WINDOW = "examples/wpa3-eap-macsec-window.yml"
+_WIRE_256 = "examples/wpa3-eap-macsec-256.yml"
 _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
 
 
@@ -539,6 +540,9 @@ TODAYS: Mapping[str, Fault] = {
         "the access point offers no 802.11ax, and 802.11ac in its place",
         policy=_configure_radio(ieee80211ax="0"), on=control_cell("M2"),
         sets={"medium": "802.11ax"}, fails=["association uses HE", _LIMITS]),
+    "smaller-wire-cipher": Fault(
+        "MACsec with keys of 128 bits in place of 256", policy=change_layer(
+            "wire", macsec="GCM-AES-128"), on=control_cell(_WIRE_256), fails=[_IN_WIRES_KERNELS]),
     "lower-band": Fault(
         "access point and station use 5 GHz in place of 6 GHz", policy=_use_5_ghz,
         on=control_cell("M3"), sets={"medium": "802.11ax-6ghz"},

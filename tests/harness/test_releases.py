@@ -222,6 +222,17 @@ def test_testing_lacks_ikev1(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
+def test_older_supplicants_lack_macsec_with_256_bits(release: str) -> None:
+    """Versions before 2.11 have GCM-AES-128 alone."""
+    policy = policies.load_named("M5-macsec")
+    longer = change_layer("wire", macsec="GCM-AES-256")(policy)
+    lacks = [find_missing_feature(contract.TestbedSpec(load_network("campus"), each,
+                                                       release=release))
+             for each in (policy, longer)]
+    assert ["add --release forky" in lack for lack in lacks] == [False, release != "forky"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
 def test_older_supplicants_lack_the_beacon_key_after_fast_transition(release: str) -> None:
     """Such as M7's, where the signal decides on the next roam. M2-ft has no protected beacons."""
     for scenario, has_drive in (("D2", True), ("E1", False)):

@@ -685,8 +685,10 @@ SETTINGS += [
      ":6: rsn_preauth: not measured here, but a policy's options can have it for hostapd"),
     ("h.conf", ("interface=eth0\ndriver=macsec_linux\nmacsec_policy=1\nmacsec_replay_window=8\n"
                "mka_cak=00112233445566778899aabbccddeeff\nmacsec_csindex=1\n"),
-     {"wire": {"macsec": "GCM-AES-128", "replay_window": 8}},
-     ":6: macsec_csindex: another cipher suite of MACsec is not measured here: GCM-AES-128 sta"),
+     {"wire": {"macsec": "GCM-AES-256", "replay_window": 8}}, ""),
+    ("h.conf", ("interface=eth0\ndriver=macsec_linux\nmacsec_policy=1\nmacsec_csindex=3\n"),
+     {"wire": {"macsec": "GCM-AES-256"}},
+     ":4: macsec_csindex: a cipher suite of MACsec with XPN is not measured here: GCM-AES-256 sta"),
     ("h.conf", "interface=eth0\ndriver=macsec_linux\nmacsec_policy=1\nieee8021x=1\n",
      {"wire": {"macsec": "GCM-AES-128"}},
      ":4: ieee8021x: a key (CAK) from EAP is not measured here: a key of the run stands in for it"),
