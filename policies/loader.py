@@ -172,7 +172,8 @@ class _MisplacedKey(NamedTuple):
 
 #: Keys in lower case that people try for a layer.
 _MISPLACED_KEYS = {
-    "macsec": _MisplacedKey("layers", "write wire: with macsec: GCM-AES-128 or GCM-AES-256 below it"),
+    "macsec": _MisplacedKey(
+        "layers", "write wire: with macsec: GCM-AES-128 or GCM-AES-256 below it"),
     **dict.fromkeys(("wifi", "wlan", "air", "wpa", "wpa2", "wpa3", "wireless"), _MisplacedKey(
         "layers", "write link: for what protects frames on the air, and dot1x: for EAP")),
     **dict.fromkeys(("8021x", "802.1x", "eap", "radius"), _MisplacedKey(
@@ -495,10 +496,10 @@ def _switch_layers(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "layers": switched}
 
 
-def _inherit_layers(document: YamlDocument, own: Any, above: tuple[str, ...]) -> Any:
-    """Return a policy file's own layers, combined with those of the file that it extends.
+def _inherit_layers(document: YamlDocument, layers: Any, above: tuple[str, ...]) -> Any:
+    """Return the layers in a policy file, combined with those of the file that it extends.
 
-    The result is not a dict if the own layers are no block.
+    The result is not a dict if `layers`, those of the file itself, are no block.
     """
     extends = document.data["extends"]
     line = document.spots[("extends",)].key_line
@@ -520,4 +521,4 @@ def _inherit_layers(document: YamlDocument, own: Any, above: tuple[str, ...]) ->
             "copy the layers you need"
         )
     inherited = _load_file(base, above).layers.model_dump()
-    return {**inherited, **own} if isinstance(own, dict) else own
+    return {**inherited, **layers} if isinstance(layers, dict) else layers

@@ -70,8 +70,7 @@ class Testbed:
     def __init__(self, network: model.Network, medium: model.Medium | None,
                  cipher_bytes: int = 0, builder: str = builders.MININET, *,
                  seed: int = 0, macsec: str = "", more_group_bytes: int = 0,
-                 vlan: int = 0,
-                 macsec_suite: str = queueing_disciplines.MACSEC_SUITE) -> None:
+                 vlan: int = 0) -> None:
         self.network = network
         self.medium = medium
         self.cipher_bytes = cipher_bytes
@@ -85,7 +84,8 @@ class Testbed:
         self.air: tuple[str | None, str] | None = (None, EMULATED_AIR)
         #: Protection by MACsec of the wires that support it (see `wires`); "" without MACsec.
         self.macsec = macsec
-        self._macsec_suite = macsec_suite
+        #: Cipher suite of MACsec.
+        self.macsec_suite = queueing_disciplines.MACSEC_SUITE
         #: VLAN into which access points put stations, 0 for none.
         self.vlan = vlan
         #: Library that programs of a node preload, by node.
@@ -295,7 +295,7 @@ class Testbed:
         encrypts = self.macsec == queueing_disciplines.ENCRYPTS
         self._run_steps(name, queueing_disciplines.macsec_commands(port, link.mtu_bytes,
                                                                    encrypts=encrypts,
-                                                                   suite=self._macsec_suite))
+                                                                   suite=self.macsec_suite))
         node = self.network.nodes[name]
         if node.has_duty(model.ACCESS_POINT):
             self._run_steps(name,

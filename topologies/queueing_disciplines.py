@@ -435,7 +435,8 @@ def macsec_commands(port: str, mtu_bytes: int, *, encrypts: bool,
     """Return commands that create a MACsec device on a wire's interface, without keys.
 
     The MTU equals that of a wire without MACsec: the wire has room for the added bytes. With
-    `encrypts`, frames are also encrypted, otherwise only authenticated. `suite` is the cipher suite.
+    `encrypts`, frames are also encrypted, otherwise only authenticated. `suite` is the cipher
+    suite.
     """
     settings = (f"cipher {suite.lower()} protect on encrypt {'on' if encrypts else 'off'} "
                 "validate strict send_sci on replay on window 0")

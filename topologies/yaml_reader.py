@@ -94,8 +94,8 @@ class YamlSource:
             return other.format_place(there, name)
         shown = ".".join(map(str, keys)) if name is None else name
         shown = "".join(sign if sign.isprintable() else "?" for sign in shown)
-        line = next((self._spots[keys[:length]].key_line for length in range(len(keys), -1, -1)
-                     if keys[:length] in self._spots), None)
+        line = next((self._value_spots[keys[:length]].key_line for length in range(len(keys), -1, -1)
+                     if keys[:length] in self._value_spots), None)
         place = str(self.file) if line is None else f"{self.file}:{line}"
         return f"{place}: {shown}" if shown else place
 
@@ -104,7 +104,7 @@ class YamlSource:
         if part := self._find_part(keys):
             other, there = part
             return other.find_spot(there)
-        return self._spots.get(keys)
+        return self._value_spots.get(keys)
 
     def _find_part(self, keys: KeyPath) -> tuple[YamlSource, KeyPath] | None:
         """Return the source of a value from another YAML document, and its keys there."""
@@ -115,7 +115,7 @@ class YamlSource:
         return None
 
     @cached_property
-    def _spots(self) -> dict[KeyPath, SourceLines]:
+    def _value_spots(self) -> dict[KeyPath, SourceLines]:
         if not isinstance(self.file, Path):
             return {}
         try:
@@ -228,12 +228,12 @@ def validate_document(cls: type[Any], document: Any, source: YamlSource | Path |
                             "install it") from None
     _refuse_other_values(document, (), place)
 
-    def validate(values: Any) -> Any:
+    def validate_json(values: Any) -> Any:
         text = json.dumps(values, allow_nan=False)
         return _make_adapter(cls).validate_json(text)  # type: ignore[arg-type]  # as in load
 
     try:
-        return unquoted.validate_values(validate, document, place.find_spot)
+        return unquoted.validate_values(validate_json, document, place.find_spot)
     except ValidationError as error:
         # A misspelt field explains why another one is missing.
         first = min(error.errors(), key=lambda one: one["type"] != "unexpected_keyword_argument")

@@ -275,8 +275,8 @@ def _adapt_spec(settings: RunSettings, spec: TestbedSpec) -> TestbedSpec:
     return replace(spec, medium=spec.medium.without_contention)
 
 
-#: Releases with wpa_supplicant 2.11, which has GCM-AES-256 of MACsec, and takes the key of protected
-#: beacons from fast transition.
+#: Releases with wpa_supplicant 2.11, which has GCM-AES-256 of MACsec, and takes the key of
+#: protected beacons from fast transition.
 _WITH_SUPPLICANT_2_11 = frozenset({releases.FORKY.suite})
 
 

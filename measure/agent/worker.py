@@ -360,9 +360,10 @@ class Worker:
             self.testbed = Testbed(
                 self.network, medium, self.job.get("cipher_bytes", 0), self.builder,
                 seed=self.job.get("seed", 0), macsec=self.job.get("macsec", ""),
-                macsec_suite=self.job.get("macsec_suite", "GCM-AES-128"),
                 vlan=self.job.get("vlan", 0),
                 more_group_bytes=self.job.get("more_group_bytes", 0))
+            if suite := self.job.get("macsec_suite"):
+                self.testbed.macsec_suite = suite
             if self._cards:
                 self.testbed.place_radio = self._cards.place_card
             self._stack.enter_context(self.testbed)

@@ -90,10 +90,9 @@ def _read_suites(_: Policy, observed: Observation, value: str, point: str,
     offers = {frame.akms for frame in frames if frame.is_offer and frame.transmitter in cells}
     answers = [frame for frame in frames if frame.is_response and frame.receiver == observed.mac
                and frame.status == 0]
-    return (offers == {(suite,)} and bool(answers) and all(
-        frame.akms == (suite,) for frame in requests) and bool(requests),
-        f"AKM {sorted({akm for each in offers for akm in each})} offered, "
-        f"{sorted({akm for frame in requests for akm in frame.akms})} requested")
+    text = (f"AKM {sorted({akm for each in offers for akm in each})} offered, "
+            f"{sorted({akm for frame in requests for akm in frame.akms})} requested")
+    return (offers == {(suite,)} == {frame.akms for frame in requests} and bool(answers), text)
 
 
 def _read_groups(_: Policy, observed: Observation, value: str, point: str,
@@ -128,10 +127,10 @@ def _read_tokens(_: Policy, observed: Observation, value: str, point: str,
     answered = {frame.receiver for frame in commits if frame.status in (0, _HASH_TO_ELEMENT)}
     early = {frame.receiver for frame in before if frame.status == _TOKEN_REQUIRED}
     asked = {frame.receiver for frame in after if frame.status == _TOKEN_REQUIRED}
-    return (strangers <= answered and not early and asked == {observed.mac} <= answered,
-            f"{len(strangers & answered)} of {len(strangers)} strangers answered, "
+    text = (f"{len(strangers & answered)} of {len(strangers)} strangers answered, "
             f"{len(early)} asked for a token (status 76) before, the station "
             f"{'' if observed.mac in asked else 'not '}asked after them")
+    return strangers <= answered and not early and asked == {observed.mac} <= answered, text
 
 
 def _read_states(_: Policy, __: Observation, value: str, ___: str,
@@ -150,9 +149,8 @@ def _read_ike(_: Policy, observed: Observation, value: str, point: str,
     """Return whether the mobile node offers one proposal of IKE, and the tunnel is up."""
     offers = [offer.proposals for message in _ike_messages(observed, point)
               if (offer := ike.parse_offer(0.0, message))]
-    return (bool(offers) and set(offers) == {(value,)},
-            f"{', '.join(dict.fromkeys(name for each in offers for name in each)) or 'nothing'} "
-            "offered")
+    names = dict.fromkeys(name for each in offers for name in each)
+    return set(offers) == {(value,)}, f"{', '.join(names) or 'nothing'} offered"
 
 
 def _ike_messages(observed: Observation, point: str) -> list[bytes]:
@@ -176,13 +174,14 @@ def _read_renewal(policy: Policy, observed: Observation, value: str, point: str,
         "ike_sas", ()) for child in sa.get("child-sas", {}).values()}
     least = _RENEWAL_BYTES + _KEY_BYTES[value]
     longest = sorted((len(message) for message in messages), reverse=True)[:2]
-    return (groups == {value.replace("_", "")} and len(longest) > 1 and min(longest) >= least,
-            f"{', '.join(sorted(groups)) or 'none'} at the mobile node's charon, messages of "
+    text = (f"{', '.join(sorted(groups)) or 'none'} at the mobile node's charon, messages of "
             f"{', '.join(map(str, longest)) or '0'} bytes renew the keys, {least} at least")
+    return groups == {value} and len(longest) > 1 and min(longest) >= least, text
 
 
 _Reader = Callable[[Policy, Observation, str, str, Mapping[str, Any]], tuple[bool, str]]
 _READERS: Mapping[str, _Reader] = {
-    ANTI_CLOGGING: _read_tokens, ACCEPTED: _read_suites, STATION_GROUPS: _read_groups, ACCESS_POINT_GROUPS: _read_groups,
+    ANTI_CLOGGING: _read_tokens, ACCEPTED: _read_suites, STATION_GROUPS: _read_groups,
+    ACCESS_POINT_GROUPS: _read_groups,
     ESP_OFFERED: _read_states, ESP_ACCEPTED: _read_states, IKE_ACCEPTED: _read_ike,
     ESP_GROUP: _read_renewal}

@@ -428,8 +428,8 @@ class NetworkAccess:
         return self._hostapd.replace_setting(access_point, setting, value, self.limits.link_s)
 
     def forgetting_access_point(self, access_point: str) -> AbstractContextManager[None]:
-        """Start an access point anew after the context, so that it forgets unfinished stations."""
-        return self._hostapd.start_anew_after(access_point, self.limits.link_s)
+        """Restart an access point after the context, so that it forgets unfinished stations."""
+        return self._hostapd.restart_after(access_point, self.limits.link_s)
 
     def replace_station_setting(self, station: str, setting: str,
                                 value: str) -> AbstractContextManager[None]:

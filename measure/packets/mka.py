@@ -23,8 +23,8 @@ _SENDER, _SAK = 0, 4
 _SCI, _MEMBER, _CKN = slice(4, 12), slice(12, 24), 32
 #: Field of a distributed SAK: key number (KN).
 _KEY_NUMBER = slice(4, 8)
-#: The wrapped key, by bytes of the set. For the default suite GCM-AES-128 it follows the key number.
-#: For GCM-AES-256 the suite's identifier is before it, and the key is longer.
+#: The wrapped key, by bytes of the set. For the default suite GCM-AES-128 it follows the key
+#: number. For GCM-AES-256 the suite's identifier is before it, and the key is longer.
 _WRAPPED = {28: slice(8, 32), 52: slice(16, 56)}
 
 

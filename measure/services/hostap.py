@@ -313,7 +313,7 @@ class Hostapd(DaemonService):
                         limit_s: float) -> Iterator[None]:
         """Give an access point another value of a setting inside the context.
 
-        hostapd starts the access point anew with it, and with its file's value afterwards.
+        hostapd restarts the access point with it, and afterwards with its file's value.
 
         Args:
             node: The access point.
@@ -333,8 +333,8 @@ class Hostapd(DaemonService):
             self._restart_with(node, setting, usual, limit_s)
 
     @contextmanager
-    def start_anew_after(self, node: str, limit_s: float) -> Iterator[None]:
-        """Start an access point anew after the context. It then knows no station.
+    def restart_after(self, node: str, limit_s: float) -> Iterator[None]:
+        """Restart an access point after the context. It then knows no station.
 
         Raises:
             MeasureError: hostapd does not start in time.
@@ -345,7 +345,7 @@ class Hostapd(DaemonService):
             self._restart_with(node, "", "", limit_s)
 
     def _restart_with(self, node: str, setting: str, value: str, limit_s: float) -> None:
-        """Start an access point anew, with another value of a setting if one is named."""
+        """Restart an access point, with another value of a setting if one is named."""
         control = self.controls[node]
         control.send_command("DISABLE")
         if setting:
@@ -424,8 +424,8 @@ class WpaSupplicant(DaemonService):
     def replace_setting(self, node: str, setting: str, value: str) -> Iterator[None]:
         """Give a supplicant another value of a global setting inside the context.
 
-        Its network is made anew with each value, because the supplicant derives secrets of the
-        network only once (SAE's password element).
+        The network is created again with each value, because the supplicant derives secrets of it
+        only once (SAE's password element).
 
         Raises:
             MeasureError: wpa_supplicant does not take the value.

@@ -15,7 +15,14 @@ from collections.abc import Mapping
 
 from measure.services import radius
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy, TlsSettings
-from policies.alternatives import ACCEPTED, ANTI_CLOGGING, CHECKS, ESP_GROUP, ESP_OFFERED, STATION_GROUPS
+from policies.alternatives import (
+    ACCEPTED,
+    ANTI_CLOGGING,
+    CHECKS,
+    ESP_GROUP,
+    ESP_OFFERED,
+    STATION_GROUPS,
+)
 from policies.options import DaemonOptions
 from studies import policy_factors
 from studies.policy_factors import Change, add_layer, change_layer, control_cell, remove_layer

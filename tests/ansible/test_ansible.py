@@ -586,8 +586,8 @@ def test_topmost_intermediate_has_expired_and_nothing_else(chain: int, key: str,
         subprocess.run([sys.executable, str(PKI), "--store", str(tmp_path / "pki"), "--output",
                         str(tmp_path / name), "--name", name, "--eap", "server", "--key", key,
                         "--chain", str(chain), *more], check=True, timeout=PATIENCE_S)
-    usual, late = ([*x509.load_pem_x509_certificates((tmp_path / name / "pki/cert.pem").read_bytes())]
-                   for name in ("usual", "late"))
+    usual, late = (x509.load_pem_x509_certificates(
+        (tmp_path / name / "pki/cert.pem").read_bytes()) for name in ("usual", "late"))
     now = dt.datetime.now(dt.UTC)
     assert [each.not_valid_after_utc < now for each in late] == [False] * (chain - 1) + [True]
     root = x509.load_pem_x509_certificate((tmp_path / "late/pki/ca.pem").read_bytes())

@@ -1169,15 +1169,15 @@ NO_POLICY: dict[str, tuple[str | bytes, str]] = {
         "4: layers.wireguard.mtu: '1400.5' stands where a number belongs; write 576 to 1440$"),
     "hexadecimal number": (
         HEAD + "  wireguard: {keepalive: 0x19}\n",
-        "4: layers.wireguard.keepalive: YAML reads 0x19 as a hexadecimal number, which is 25; "
-        r"write the decimal number \(write 1 to 65535\)$"),
+        ("4: layers.wireguard.keepalive: YAML reads 0x19 as a hexadecimal number, which is 25; "
+         r"write the decimal number \(write 1 to 65535\)$")),
     "octal number": (
         HEAD + "  wireguard: {keepalive: 010}\n",
         "4: layers.wireguard.keepalive: YAML reads 010 as an octal number, which is 8; write the"),
     "decimal word": (
         HEAD + "  dot1x: {eap: TLS, tls: {version: 1.4}}\n",
         "4: layers.dot1x.tls.version: '1.4' is not known; write one of: 1.2, 1.3$"),
-    "list as id": ("id: [12]\nname: x\nlayers: {}\n", "1: id: a list stands where text belongs; wri"),
+    "list as id": ("id: [12]\nname: x\nlayers: {}\n", "1: id: a list stands where text belongs;"),
     "id with a slash": ("id: ../x\nname: x\nlayers: {}\n", "1: id: '../x' cannot name files and"),
     "id with newline": ('id: "X\\n"\nname: x\nlayers: {}\n', "1: id: .* cannot name files and"),
     "template": ("id: X\nname: '{{ x }}'\nlayers: {}\n", "2: name: .* contains {{; leave out {{"),
