@@ -114,6 +114,9 @@ class LinkLayer(SparseLayer):
         default=None, description="VLAN into which access points put stations, 1 to 4094: the "
         "RADIUS server's Access-Accept names it (keys: eap), or it belongs to the device's "
         "passphrase (passphrases: by-device). Left out: none.")
+    further_vlans: list[Annotated[int, Field(ge=1, le=4094)]] | None = Field(
+        default=None, description="VLANs of the network's further stations: the first station is "
+        "in vlan, and the others are in these, in turn. Left out: all are in vlan.")
     group_cipher: GroupCipher | None = Field(
         default=None, description="Cipher of data frames to all, where it is weaker than cipher, "
         "for older stations. Left out: cipher.")
@@ -190,6 +193,11 @@ class LinkLayer(SparseLayer):
         if self.moves_fast:
             return f"FT-{self.keys.upper()}"
         return _KEY_MANAGEMENT_OF[self.keys] + ("-SHA256" if self.akm == "sha256" else "")
+
+    @property
+    def all_vlans(self) -> Sequence[int]:
+        """Return the VLANs of the network's stations in turn, empty without VLANs."""
+        return [self.vlan, *(self.further_vlans or ())] if self.vlan else []
 
     @property
     def weakest_keys(self) -> KeySource:
@@ -328,6 +336,14 @@ class LinkLayer(SparseLayer):
             raise make_fault("vlan comes from a RADIUS server (keys: eap, without WEP) or from a "
                              "device's passphrase (passphrases: by-device), without roaming",
                              "leave out vlan", ("vlan",), ("keys",))
+        if self.further_vlans is not None and not self.vlan:
+            raise make_fault("further_vlans are of stations after the first one, which has no vlan",
+                             "add vlan, or leave out further_vlans", ("further_vlans",))
+        if self.further_vlans is not None and (not self.further_vlans or len(
+                {self.vlan, *self.further_vlans}) <= len(self.further_vlans)):
+            raise make_fault("further_vlans names no VLAN, or one twice, or that of vlan",
+                             "write a list of other VLANs, such as [30]", ("further_vlans",),
+                             ("vlan",))
         if self.owe_transition and self.keys != "owe":
             raise make_fault(f"owe_transition is of OWE, and keys is {self.keys}",
                              "leave out owe_transition, or write keys: owe", ("owe_transition",),

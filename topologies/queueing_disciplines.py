@@ -447,6 +447,18 @@ def macsec_commands(port: str, mtu_bytes: int, *, encrypts: bool,
             f"ethtool -K {port} gro off"]
 
 
+def isolating_commands(bridge: str, ports: Sequence[str]) -> list[str]:
+    """Return commands that create a bridge whose ports do not reach each other.
+
+    Without ports there are no commands.
+    """
+    if not ports:
+        return []
+    return [f"ip link add {bridge} type bridge mcast_snooping 0", *(
+        f"ip link set {port} master {bridge} up && bridge link set dev {port} isolated on"
+        for port in ports)]
+
+
 def reserve_headroom_command(radio: str) -> str:
     """Return the command that makes an access point's radio reserve headroom for encryption.
 

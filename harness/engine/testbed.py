@@ -415,8 +415,15 @@ class TestbedClient:
             "macsec": self._macsec_effect,
             **self._macsec_suite,
             "vlan": self._applied_vlan(run_secrets),
+            **self._further_vlans(run_secrets),
             "secrets": run_secrets, "withhold": list(fault.withhold) if fault else [],
             "fault": plan.settings.fault or ""}
+
+    def _further_vlans(self, run_secrets: Secrets) -> dict[str, list[int]]:
+        """Return the VLANs of further stations as a setting of the job, nothing without any."""
+        link = self._applied_policy.layers.link if self._applied_policy else None
+        return {"further_vlans": link.further_vlans} if (
+            link and link.further_vlans and self._applied_vlan(run_secrets)) else {}
 
     def _send_command(self, **command: Any) -> None:
         assert self._running is not None

@@ -329,7 +329,11 @@ class AttachmentSteps:
         if not self._testbed.vlan:
             return
         node, port = self.scenario.network.wire_beyond(self.scenario.access_point)
-        vlan_probes.send_vlan_probes(self._testbed, node, port, self.station.address)
+        own = self._testbed.vlan_of(self.station.name)
+        others = [vlan for name in self.scenario.companions
+                  if (vlan := self._testbed.vlan_of(name)) != own]
+        vlan_probes.send_vlan_probes(self._testbed, node, port, self.station.address, own,
+                                     others[0] if others else 0)
 
     def probe_translation(self, captures: Callable[..., Any], idle_s: float, *,
                           restarts: bool = True) -> None:
@@ -406,6 +410,9 @@ class AttachmentSteps:
             of_nodes["vlans"] = {name: kernel_state.read_vlan_state(
                 self._testbed, name, self._nodes[name].radio_interface, self.station.mac)
                 for name in [self.scenario.access_point]}
+            of_nodes["companion_vlans"] = {name: kernel_state.read_vlan_state(
+                self._testbed, home, self._nodes[home].radio_interface, self._nodes[name].radio_mac)
+                for name in self.scenario.companions if (home := self.scenario.home_of(name))}
         self._session.raw["companion_keys"] = [
             key for name in self.scenario.companions
             for key in kernel_state.link_keys(self.access.get_station(name).mac)]

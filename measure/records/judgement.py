@@ -104,6 +104,7 @@ _COVERED_BY: Mapping[str, Sequence[str]] = {
     "link.roaming": ("fast transition", "FILS with cached keys", "goes on with cached keys",
                      "each roam negotiates keys as the policy says"),
     "link.vlan": ("VLAN tag on the wire",),
+    "link.further_vlans": ("other stations are in their VLANs",),
     "link.pmf": ("management frames are protected",
                  "station without protected management frames"),
     "link.akm": ("key management negotiated",), "link.sae": ("SAE element",),

@@ -262,6 +262,11 @@ def check_vlan(policy: Policy, scenario: Scenario) -> None:
            if scenario.foreign_agent and policy.layers.mobility != MOBILE_IP else
            f"the interface {max(names, key=len)} has more than {LONGEST_WITH_VLAN} characters"
            if max(map(len, names)) > LONGEST_WITH_VLAN else "")
+    link = policy.layers.link
+    if link and link.further_vlans and not scenario.companions:
+        raise StudyError(f"policy {policy.id} in scenario {scenario.id}: link.further_vlans: "
+                         f"{scenario.mobile_node} is the only station; leave out further_vlans, or "
+                         "choose a scenario with other stations, such as N1")
     if why:
         raise StudyError(f"policy {policy.id} in scenario {scenario.id}: link.vlan: {why}; leave "
                          "out vlan, or choose another scenario")

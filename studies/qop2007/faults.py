@@ -83,6 +83,8 @@ _NAMED, _IN_DOMAIN = "examples/wpa2-peap-server-name.yml", "examples/wpa2-eap-tl
 _ACCOUNTED = "examples/wpa2-eap-accounting.yml"
 _DEVICES = "examples/wpa2-psk-by-device.yml"
 _VLAN, _VLAN_PSK = "examples/wpa2-eap-vlan.yml", "examples/wpa2-psk-vlan.yml"
+_VLANS, _VLANS_PSK = "examples/wpa2-eap-vlans.yml", "examples/wpa2-psk-vlans.yml"
+_OTHERS_APART = "other stations are in their VLANs"
 _TAGGED, _BRIDGED = "VLAN tag on the wire", "station is in its VLAN's bridge"
 _APART = "other VLANs do not reach the station"
 _OWE_TRANSITION = "examples/owe-transition.yml"
@@ -159,6 +161,14 @@ TODAYS: Mapping[str, Fault] = {
                "pairwise cipher negotiated", _NEGOTIATED, _OFFERED,
                "management frames are protected", _AGREED, "OWE exchange", "four-way handshake",
                _OPENED]),
+    "one-vlan-by-passphrase": Fault(
+        "the access point puts all stations into one VLAN",
+        policy=change_layer("link", further_vlans=None), on=control_cell(_VLANS_PSK, "N1"),
+        fails=[_OTHERS_APART]),
+    "one-vlan-by-radius": Fault(
+        "the RADIUS server names one VLAN for all stations",
+        policy=change_layer("link", further_vlans=None), on=control_cell(_VLANS, "N1"),
+        fails=[_OTHERS_APART]),
     "owe-alone": Fault(
         "no open network points at the one with OWE", policy=change_layer(
             "link", owe_transition=None), on=control_cell(_OWE_TRANSITION),

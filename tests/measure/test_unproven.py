@@ -118,6 +118,7 @@ PROVEN_BY = {
     "link.station_pmf": "station without protected management frames",
     "link.owe_transition": "OWE transition",
     "link.passphrases": "passphrase is the device's own", "link.vlan": "VLAN tag on the wire",
+    "link.further_vlans": "other stations are in their VLANs",
     "dot1x.message_authenticator": "server requires Message-Authenticator",
     "dot1x.accounting": "session is accounted",
     "dot1x.eap": "EAP method TLS", "dot1x.first_offer": "EAP method TLS",

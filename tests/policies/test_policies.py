@@ -644,6 +644,18 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="eap", vlan=4095), "dot1x": {"eap": "TLS"}},
         "x.yml:7: layers.link.vlan: 4095 is too large; write 1 to 4094",
     ),
+    "further VLANs without a first one": (
+        {"link": link(passphrases="by-device", further_vlans=[30])},
+        "x.yml:9: further_vlans are of stations after the first one, which has no vlan; add vlan",
+    ),
+    "a further VLAN that is the first one": (
+        {"link": link(passphrases="by-device", vlan=20, further_vlans=[30, 20])},
+        "x.yml:10: further_vlans names no VLAN, or one twice, or that of vlan; write a list of",
+    ),
+    "tokens against clogging without SAE": (
+        {"link": link(anti_clogging=0)},
+        "x.yml:7: anti_clogging is of SAE, and keys is psk; leave out anti_clogging, or write",
+    ),
     "neighbor reports with WEP": (
         {"link": {"cipher": "WEP-104", "keys": "static", "neighbor_report": 1}},
         "x.yml:7: neighbor_report is measured with WPA2 and later, and cipher is WEP-104; leave",
