@@ -331,19 +331,7 @@ class LinkLayer(SparseLayer):
             raise make_fault("passphrases by device are of keys: psk with CCMP or GCMP, without "
                              "roaming and akm: sha256, in a network that offers nothing else",
                              "leave out passphrases", ("passphrases",), ("keys",))
-        if self.vlan and (self.is_wep or self.roaming
-                          or not (self.keys == "eap" or self.passphrases)):
-            raise make_fault("vlan comes from a RADIUS server (keys: eap, without WEP) or from a "
-                             "device's passphrase (passphrases: by-device), without roaming",
-                             "leave out vlan", ("vlan",), ("keys",))
-        if self.further_vlans is not None and not self.vlan:
-            raise make_fault("further_vlans are of stations after the first one, which has no vlan",
-                             "add vlan, or leave out further_vlans", ("further_vlans",))
-        if self.further_vlans is not None and (not self.further_vlans or len(
-                {self.vlan, *self.further_vlans}) <= len(self.further_vlans)):
-            raise make_fault("further_vlans names no VLAN, or one twice, or that of vlan",
-                             "write a list of other VLANs, such as [30]", ("further_vlans",),
-                             ("vlan",))
+        self._check_vlans()
         if self.owe_transition and self.keys != "owe":
             raise make_fault(f"owe_transition is of OWE, and keys is {self.keys}",
                              "leave out owe_transition, or write keys: owe", ("owe_transition",),
@@ -359,6 +347,22 @@ class LinkLayer(SparseLayer):
             raise make_fault(f"group is that of SAE or OWE, and keys is {self.keys}",
                              "leave out group, or write keys: sae or owe", ("group",), ("keys",))
         return self
+
+    def _check_vlans(self) -> None:
+        """Refuse VLANs without a source, and further ones without a first one."""
+        if self.vlan and (self.is_wep or self.roaming
+                          or not (self.keys == "eap" or self.passphrases)):
+            raise make_fault("vlan comes from a RADIUS server (keys: eap, without WEP) or from a "
+                             "device's passphrase (passphrases: by-device), without roaming",
+                             "leave out vlan", ("vlan",), ("keys",))
+        if self.further_vlans is not None and not self.vlan:
+            raise make_fault("further_vlans are of stations after the first one, which has no vlan",
+                             "add vlan, or leave out further_vlans", ("further_vlans",))
+        if self.further_vlans is not None and (not self.further_vlans or len(
+                {self.vlan, *self.further_vlans}) <= len(self.further_vlans)):
+            raise make_fault("further_vlans names no VLAN, or one twice, or that of vlan",
+                             "write a list of other VLANs, such as [30]", ("further_vlans",),
+                             ("vlan",))
 
     def _check_roaming(self) -> None:
         """Refuse kinds of roaming that do not fit the way in which keys are made."""

@@ -306,18 +306,18 @@ class Testbed:
                             [queueing_disciplines.reserve_headroom_command(node.radio_interface)])
 
     @property
-    def vlans(self) -> Sequence[int]:
+    def station_vlans(self) -> Sequence[int]:
         """Return the VLANs of the stations, in turn, empty without VLANs."""
         return [self.vlan, *self.further_vlans] if self.vlan else []
 
     def vlan_of(self, station: str) -> int:
         """Return the VLAN of a station, 0 without VLANs."""
         place = self.network.of_duty(model.STATION).index(station)
-        return self.vlans[place % len(self.vlans)] if self.vlan else 0
+        return self.station_vlans[place % len(self.station_vlans)] if self.vlan else 0
 
     def vlan_interfaces(self, port: str) -> list[str]:
         """Return the names of a port's interfaces for VLANs, its own without VLANs."""
-        return [model.vlan_port(port, vlan) for vlan in dict.fromkeys(self.vlans)] or [port]
+        return [model.vlan_port(port, vlan) for vlan in dict.fromkeys(self.station_vlans)] or [port]
 
     def find_station_port(self, node: str, port: str) -> str:
         """Return the interface on which a node gets stations' packets that reach its port."""
@@ -330,8 +330,9 @@ class Testbed:
         """
         node = self.network.nodes[access_point]
         air = self._airs.get(node.channel or 0)
-        for port in self.vlan_interfaces(node.radio_interface) if self.vlan and air else ():
-            air.attach_radios([node.radio_interface], port)
+        if self.vlan and air is not None:
+            for port in self.vlan_interfaces(node.radio_interface):
+                air.attach_radios([node.radio_interface], port)
 
     def _add_vlan(self, access_point: str) -> None:
         """Make the wire of an access point carry the stations' VLANs.
@@ -351,7 +352,7 @@ class Testbed:
             name = self._vlan_ports[agent, port] = own[0] if len(own) == 1 else model.vlan_port(
                 port, _ALL_VLANS)
             with enter_namespace(self.node(agent).pid) as interfaces:
-                for vlan_port, vlan in zip(own, dict.fromkeys(self.vlans), strict=True):
+                for vlan_port, vlan in zip(own, dict.fromkeys(self.station_vlans), strict=True):
                     interfaces.add_vlan(port, vlan_port, vlan)
             self._run_steps(agent, queueing_disciplines.isolating_commands(
                 name, own if len(own) > 1 else ()))

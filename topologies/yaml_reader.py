@@ -94,8 +94,9 @@ class YamlSource:
             return other.format_place(there, name)
         shown = ".".join(map(str, keys)) if name is None else name
         shown = "".join(sign if sign.isprintable() else "?" for sign in shown)
-        line = next((self._value_spots[keys[:length]].key_line for length in range(len(keys), -1, -1)
-                     if keys[:length] in self._value_spots), None)
+        spots = self._value_spots
+        line = next((spots[keys[:length]].key_line for length in range(len(keys), -1, -1)
+                     if keys[:length] in spots), None)
         place = str(self.file) if line is None else f"{self.file}:{line}"
         return f"{place}: {shown}" if shown else place
 
