@@ -36,7 +36,7 @@ def make_secrets(fault: Fault | None = None) -> Secrets:
     subscriber = {"key_hex": secrets.token_hex(16), "opc_hex": secrets.token_hex(16)}
     # Not secret: words by which a control gives a node another certificate or key. `trust`: the CA
     # that a station believes. `certificate`: that of the station or the RADIUS server, "expired",
-    # "expired-intermediate" (the one above it) or, of stations, "revoked". `peers`: IPsec keys that
+    # "issuer-expired" (the one above it) or, of stations, "revoked". `peers`: IPsec keys that
     # an agent knows. `cross`: certificate of the visited network's server. `proxies`: how a RadSec
     # proxy verifies its server. `revocation`: whether a RADIUS server checks it. `vlans`: whether
     # access points put stations into VLANs. `radsec_group`: the group of RADIUS inside TLS, that of

@@ -2,7 +2,7 @@
 
 A policy may give an end several key managements, groups of SAE or proposals of IPsec. The measured
 authentications show the one that both ends agree on. `list_alternatives` takes the layers of a
-policy, and returns the others. The study qop2007 proves each by an extra attempt, in which the
+policy, and returns the others. A study proves each by an extra attempt, in which the
 other end has nothing else (`measure.mobile_node.alternatives`). The threshold of anti-clogging is
 among them, which takes many stations.
 """

@@ -620,10 +620,10 @@ SPOILT: Mapping[str, Fault] = {
         {"gateway.certificate": "expired"}, on=control_cell("M5")),
     "expired-intermediate": Fault(
         "a reported fault: an intermediate certificate of the RADIUS server's chain has expired",
-        {"gateway.certificate": "expired-intermediate"}, on=control_cell("M5")),
+        {"gateway.certificate": "issuer-expired"}, on=control_cell("M5")),
     "expired-station-intermediate": Fault(
         "an intermediate certificate of the mobile node's chain has expired",
-        {"station.certificate": "expired-intermediate"}, on=control_cell("M5")),
+        {"station.certificate": "issuer-expired"}, on=control_cell("M5")),
     "revoked-certificate": Fault(
         "the mobile node's certificate is revoked",
         {"station.certificate": "revoked"}, on=control_cell(_LISTED)),

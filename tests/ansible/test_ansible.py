@@ -584,7 +584,7 @@ def test_scripts_side_by_side_share_one_store(tmp_path: Path) -> None:
 def test_topmost_intermediate_has_expired_and_nothing_else(chain: int, key: str,
                                                            tmp_path: Path) -> None:
     """The root has signed it, as it signed the valid one."""
-    for name, more in (("usual", []), ("late", ["--expired-intermediate"])):
+    for name, more in (("usual", []), ("late", ["--issuer-expired"])):
         subprocess.run([sys.executable, str(PKI), "--store", str(tmp_path / "pki"), "--output",
                         str(tmp_path / name), "--name", name, "--eap", "server", "--key", key,
                         "--chain", str(chain), *more], check=True, timeout=PATIENCE_S)

@@ -554,7 +554,7 @@ def wanted_files(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
     if options.eap != "none":
         folder = options.folder
         form = Form(options.key, options.chain, options.expired, options.visited, options.revoked,
-                    options.expired_intermediate)
+                    options.issuer_expired)
         unit = f"{options.eap}{form.suffix}-{options.subject or options.name}"
         # Both sides know only the root, so each also sends the intermediate.
         root = "rogue" if options.trust == "rogue" else form.authority
@@ -603,7 +603,7 @@ def main() -> int:
     parser.add_argument("--key", choices=[*RSA_BITS, *KEYS, *ML_DSA], default="rsa2048")
     parser.add_argument("--chain", type=int, choices=[1, 2, 3], default=2)
     parser.add_argument("--expired", action="store_true", help="its certificate has expired")
-    parser.add_argument("--expired-intermediate", action="store_true",
+    parser.add_argument("--issuer-expired", action="store_true",
                         help="the certificate above it has expired")
     parser.add_argument("--revoked", action="store_true", help="its certificate is revoked")
     parser.add_argument("--revocation", choices=["none", "crl", "ocsp"], default="none",
