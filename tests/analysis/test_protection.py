@@ -175,8 +175,7 @@ def todays_policies() -> Iterator[Policy]:
             "cipher": "CCMP", "keys": "eap", "roaming": roaming})
     yield policy_of("X", wireguard={})
     yield policy_of("X", quic={})
-    for suite in KNOWN_FACTS["wire.macsec"]:
-        yield policy_of("X", wire={"macsec": suite})
+    yield from (policy_of("X", wire={"macsec": suite}) for suite in KNOWN_FACTS["wire.macsec"])
     yield policy_of("X", dot1x={"eap": "TLS", "tls": {"key": "p-384"}}, link={
         "cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
         "group_mgmt": "BIP-GMAC-256"})
