@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 
 import studies
-from guest.releases import TRIXIE
+from guest.releases import FORKY, TRIXIE
 from harness.engine import request, setup
 from harness.engine.campaign import Campaign
 from harness.engine.events import EventLog
@@ -216,9 +216,12 @@ def _make_plan(study: Study, fault: Fault, name: str | None) -> Plan:
         {"fault": name, "clock": "virtual", "builder": MININET})
     settings = dataclasses.replace(plan.settings, warm_up=0)
     # Policies that only a later release can carry out are measured there, by a clock that it has.
-    if any(find_missing_feature(testbed.spec) for testbed in plan.testbeds.values()):
+    specs = [testbed.spec for testbed in plan.testbeds.values()]
+    if any(map(find_missing_feature, specs)):
+        later = TRIXIE if not any(find_missing_feature(
+            dataclasses.replace(spec, release=TRIXIE.suite)) for spec in specs) else FORKY
         settings = dataclasses.replace(
-            settings, release=TRIXIE.suite,
+            settings, release=later.suite,
             clock="virtual" if study.clock == "virtual" else "processor")
     return dataclasses.replace(plan, settings=settings)
 

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from documents.yaml_reader import KeyPath, YamlDocument
+from documents.yaml_reader import KeyPath, SourceLines, YamlDocument
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -47,6 +47,8 @@ _ADVICE = {
     "int_from_float": "write a whole number", "int_type": "write a whole number",
     "float_type": "write a number", "bool_type": "write true or false, without quotes",
     "bool_parsing": "write true or false, without quotes", "list_type": "write [A, B]"}
+#: What to write in place of a number that YAML 1.1 misreads (`SourceLines.misreading`).
+MISREADING_ADVICE = "write the decimal number"
 #: Bound above any number in a file.
 _LONGEST = 1e15
 _SHOWN = 40  # characters of a value in a message
@@ -161,13 +163,27 @@ def explain_refusal(error: ValidationError, document: YamlDocument, cls: Any,
     if first["type"] == _OWN_TEXTS:
         return Refusal(line, name, context["what"], context["advice"], len(details) - 1)
     known = fields_at(cls, path[:-1]) if first["type"] in _UNKNOWN else ()
-    return Refusal(line, name, describe_input(first), advise_fix(first, known) or advice,
-                   len(details) - 1)
+    what, own_advice = describe_value(first, document.spots.get(path), known)
+    return Refusal(line, name, what, own_advice or advice, len(details) - 1)
 
 
 def value_path(error: ErrorDetails) -> KeyPath:
     """Return the keys that lead to a refused value."""
     return tuple(part for part in error["loc"] if part != "[key]")
+
+
+def describe_value(error: ErrorDetails, spot: SourceLines | None,
+                   known: Iterable[str] = ()) -> tuple[str, str]:
+    """Return what is wrong with a value, and what to write, "" if unknown.
+
+    Args:
+        error: The error of pydantic.
+        spot: Lines and spelling of the value, None if no file has it.
+        known: The existing fields.
+    """
+    if spot is not None and spot.misreading and error["type"].startswith(("int_", "float_")):
+        return spot.misreading, MISREADING_ADVICE
+    return describe_input(error), advise_fix(error, known)
 
 
 def describe_input(error: ErrorDetails) -> str:

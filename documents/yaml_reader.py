@@ -1,8 +1,9 @@
 """Read a YAML file strictly into plain values, with the line number of each value.
 
-`YamlRules` says what a kind of file may contain. All kinds refuse tags, further documents,
-duplicate keys, and numbers that YAML 1.1 would misread (``010``, ``0x10``, ``10:30``). Every error
-is a `YamlProblem`.
+`YamlRules` says what a kind of file may contain. All kinds refuse tags, further documents and
+duplicate keys. Numbers that YAML 1.1 would misread (``010``, ``0x10``, ``10:30``) and dates stay
+text; `documents.unquoted` reads them as the types that their fields have. Every error is a
+`YamlProblem`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ KeyPath = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
 _AS_TEXT = {_TAG + "str", _TAG + "merge", _TAG + "value"}
 _PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_TEXT_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
-_LONGEST_WHOLE = 18  # digits
+_LONGEST_PLAIN = 18  # digits of a whole number in a file with `is_plain`
+_LONGEST_WHOLE = 300  # digits in others; a float has as many
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a UTF-16 surrogate pair, from an escape
 _SHOWN = 40  # characters of a value in a message
 #: libyaml's loader where it is installed, ten times as fast. It does not limit the depth of a
@@ -36,10 +37,9 @@ _CONSTRUCT = yaml.constructor.SafeConstructor()
 class YamlRules:
     """The rules for a kind of YAML file, such as policies.
 
-    Limits are in bytes and in nested blocks. `manual` is the page about the files. `is_plain`
-    accepts text, whole numbers and booleans only, and keys of any spelling. `has_aliases` accepts
-    anchors, aliases and merged keys. `refuses_text_numbers` explains numbers that YAML reads as
-    text (``1e-3``). `empty` advises on a file without a block of keys.
+    Limits are in bytes and in nested blocks. `manual` is the page about the files. With `is_plain`,
+    values are text, whole numbers and booleans only, and decimal numbers stay text. `has_aliases`
+    accepts anchors, aliases and merged keys. `empty` advises on a file without a block of keys.
     """
 
     kind: str
@@ -48,21 +48,15 @@ class YamlRules:
     manual: str = ""
     is_plain: bool = False
     has_aliases: bool = False
-    refuses_text_numbers: bool = False
     empty: str = "write keys and values"
 
 
 class YamlProblem(Exception):
-    """An error in a YAML file: its line (0 without one), what is wrong, and what to do.
+    """An error in a YAML file: its line (0 without one), what is wrong, and what to do."""
 
-    `number_path` is the path of keys to a number that is not a plain whole one, None for others.
-    """
-
-    def __init__(self, line: int, what: str, advice: str,
-                 number_path: KeyPath | None = None) -> None:
+    def __init__(self, line: int, what: str, advice: str) -> None:
         super().__init__(line, what, advice)
         self.line, self.what, self.advice = line, what, advice
-        self.number_path = number_path
 
     def format_place(self, file: object) -> str:
         """Return the place of the error as `FILE:LINE`, or as FILE without a line."""
@@ -73,12 +67,14 @@ class YamlProblem(Exception):
 class SourceLines:
     """The line numbers of a key and its value in a file, and the text of a scalar value.
 
-    Lines count from 1.
+    Lines count from 1. `misreading` says how YAML 1.1 reads a number that stayed text.
     """
 
     key_line: int
     line: int
     text: str = ""
+    is_unquoted: bool = False
+    misreading: str = ""
 
 
 @dataclass
@@ -207,9 +203,8 @@ def _syntax_problem(error: yaml.MarkedYAMLError, rules: YamlRules) -> YamlProble
     return YamlProblem(line, what, "check indentation, quotes and colons")
 
 
-def _make_refusal(node: Any, what: str, advice: str,
-                  number_path: KeyPath | None = None) -> YamlProblem:
-    return YamlProblem(node.start_mark.line + 1, what, advice, number_path)
+def _make_refusal(node: Any, what: str, advice: str) -> YamlProblem:
+    return YamlProblem(node.start_mark.line + 1, what, advice)
 
 
 class _StrictComposer(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
@@ -250,11 +245,10 @@ class _Builder:
         if isinstance(node, yaml.SequenceNode):
             items = []
             for index, item in enumerate(node.value):
-                line = item.start_mark.line + 1
-                self.spots[*path, index] = SourceLines(line, line)
+                self.spots[*path, index] = _find_lines(item, item)
                 items.append(self.build_value(item, (*path, index)))
             return items
-        return self._build_scalar(node, path)
+        return self._build_scalar(node)
 
     def _build_mapping(self, node: Any, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -264,9 +258,7 @@ class _Builder:
                 before = self.spots[*path, key].key_line
                 raise _make_refusal(key_node, f"{_shorten_text(key)!r} was given on line {before}",
                                     "keep one of them")
-            text = value_node.value if isinstance(value_node, yaml.ScalarNode) else ""
-            lines = (key_node.start_mark.line + 1, value_node.start_mark.line + 1)
-            self.spots[*path, key] = SourceLines(*lines, text)
+            self.spots[*path, key] = _find_lines(key_node, value_node)
             values[key] = self.build_value(value_node, (*path, key))
         return values
 
@@ -295,39 +287,30 @@ class _Builder:
     def _build_key(self, node: Any) -> str:
         if not isinstance(node, yaml.ScalarNode):
             raise _make_refusal(node, "a block or list stands where a key belongs", "write a word")
-        if not self.rules.is_plain and node.tag not in _AS_TEXT:
-            raise _make_refusal(node, f"{_shorten_text(node.value)} is no text",
-                                "write the name in quotes")
         return _scalar_text(node)
 
-    def _build_scalar(self, node: Any, path: KeyPath) -> Any:
+    def _build_scalar(self, node: Any) -> Any:
         text = _scalar_text(node)
-        kind, shown = node.tag.removeprefix(_TAG), _shorten_text(text)
-        if node.tag in _AS_TEXT:
-            if self.rules.refuses_text_numbers and node.style is None \
-                    and _TEXT_NUMBER.fullmatch(text):
-                raise _make_refusal(node, _name_value(path, f"YAML reads {shown} as text"),
-                                    f"write {_format_number(float(text))}")
-            return text
+        kind = node.tag.removeprefix(_TAG)
         if kind == "null":
             return None
         if kind == "bool":
             return text.lower() in ("yes", "true", "on")
-        if self.rules.is_plain:
-            if kind == "int" and _PLAIN_NUMBER.fullmatch(text) and text[0] != "+" \
-                    and len(text.lstrip("-")) <= _LONGEST_WHOLE:
-                return int(text)
-            raise _make_refusal(node, f"{shown} is not plain text, YAML reads it as {kind}",
-                                "write it in quotes, or as a plain whole number",
-                                path if kind in ("int", "float") else None)
-        if kind not in ("int", "float"):
-            what = f"{shown} is not plain text, YAML reads it as {kind}"
-            raise _make_refusal(node, _name_value(path, what), "write it in quotes")
-        if problem := _explain_number(node, kind):
-            raise _make_refusal(node, _name_value(path, problem), "write the decimal number, or "
-                                f"'{shown}' in quotes where it is text")
-        return _CONSTRUCT.construct_yaml_int(node) if kind == "int" else \
-            _CONSTRUCT.construct_yaml_float(node)
+        longest = _LONGEST_PLAIN if self.rules.is_plain else _LONGEST_WHOLE
+        if kind == "int" and _PLAIN_NUMBER.fullmatch(text) and len(text.lstrip("-+")) <= longest:
+            return int(text)
+        if kind == "float" and not self.rules.is_plain and ":" not in text:
+            return _CONSTRUCT.construct_yaml_float(node)
+        return text
+
+
+def _find_lines(key_node: Any, node: Any) -> SourceLines:
+    """Return the lines of a value and its key, and the text of a scalar value."""
+    lines = (key_node.start_mark.line + 1, node.start_mark.line + 1)
+    if not isinstance(node, yaml.ScalarNode):
+        return SourceLines(*lines)
+    kind = node.tag.removeprefix(_TAG)
+    return SourceLines(*lines, node.value, node.style is None, _explain_number(node.value, kind))
 
 
 def _scalar_text(node: Any) -> str:
@@ -338,10 +321,9 @@ def _scalar_text(node: Any) -> str:
     return text
 
 
-def _explain_number(node: Any, kind: str) -> str:
-    """Return how YAML would misread a number, "" if it reads the number correctly."""
-    text: str = node.value
-    if node.style is not None:
+def _explain_number(text: str, kind: str) -> str:
+    """Return how YAML 1.1 misreads a number, "" for a value that it reads correctly."""
+    if kind not in ("int", "float"):
         return ""
     if ":" in text:
         what = "a sexagesimal number (base 60)"
@@ -356,19 +338,6 @@ def _explain_number(node: Any, kind: str) -> str:
     return f"YAML reads {_shorten_text(text)} as {what}, which is {_shorten_text(str(value))}"
 
 
-def _name_value(path: KeyPath, what: str) -> str:
-    return f"{'.'.join(map(str, path))}: {what}" if path else what
-
-
 def _shorten_text(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN - 3] + "..."
 
-
-def _format_number(number: float) -> str:
-    """Return a number in a form that YAML reads as a number."""
-    if number == int(number) and abs(number) < 1e15:
-        return str(int(number))
-    if "e" not in repr(number):
-        return repr(number)
-    digits, _, exponent = repr(number).partition("e")
-    return f"{digits if '.' in digits else digits + '.0'}e{int(exponent):+d}"

@@ -160,6 +160,8 @@ def _describe_radius_server(network: Network, node: Node, name: str) -> dict[str
             else entry.agent == name
     responders = network.of_duty(OCSP_RESPONDER)
     return {"address": node.address,
+            "stations": [network.nodes[station].radio_mac
+                         for station in network.of_duty("station")],
             "radius_clients": [{"name": other, "address": entry.address}
                                for duty in ("access_point", _RADIUS_CLIENT, "home_agent",
                                             RADIUS_SERVER)

@@ -35,18 +35,19 @@ def make_secrets(fault: Fault | None = None) -> Secrets:
     wires = {"cak": secrets.token_hex(16)}
     subscriber = {"key_hex": secrets.token_hex(16), "opc_hex": secrets.token_hex(16)}
     # Not secret: words by which a control gives a node another certificate or key. `trust`: the CA
-    # that a station believes. `certificate`: that of the station, "expired" or "revoked". `peers`:
-    # IPsec keys that an agent knows. `cross`: certificate of the visited network's server.
-    # `proxies`: how a RadSec proxy verifies its server. `revocation`: whether a RADIUS server
-    # checks it. `vlans`: whether access points put stations into VLANs. `radsec_group`: the group
-    # of RADIUS inside TLS, that of the policy or P-256. `server_name`: whether a station checks the
-    # name in the RADIUS server's certificate.
+    # that a station believes. `certificate`: that of the station or the RADIUS server, "expired",
+    # "issuer-expired" (the one above it) or, of stations, "revoked". `peers`: IPsec keys that
+    # an agent knows. `cross`: certificate of the visited network's server. `proxies`: how a RadSec
+    # proxy verifies its server. `revocation`: whether a RADIUS server checks it. `vlans`: whether
+    # access points put stations into VLANs. `radsec_group`: the group of RADIUS inside TLS, that of
+    # the policy or P-256. `server_name`: whether a station checks the name in the RADIUS server's
+    # certificate.
     made: Secrets = {"network": network,
                      "station": {**network, "trust": "ca", "certificate": "valid",
                                  "server_name": "checked"},
                      "gateway": {"peers": "known", "cross": "known", "proxies": "known",
                                  "revocation": "checked", "vlans": "used",
-                                 "radsec_group": "policy", **wires},
+                                 "radsec_group": "policy", "certificate": "valid", **wires},
                      "wires": wires,
                      "subscriber": subscriber, "hss": dict(subscriber),
                      "card": {**subscriber, "sqn": "0"},

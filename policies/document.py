@@ -9,18 +9,10 @@ a hostapd.conf, the message says so. `policies.loader` checks the values afterwa
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from functools import lru_cache
 
 from documents import yaml_reader
-from documents.yaml_reader import (
-    KeyPath,
-    YamlDocument,
-    YamlProblem,
-    YamlRules,
-    parse_yaml,
-    read_text,
-)
+from documents.yaml_reader import YamlDocument, YamlProblem, YamlRules, parse_yaml, read_text
 from policies.conversion.kinds import KINDS, find_kind
 from policies.errors import PolicyError
 
@@ -39,16 +31,10 @@ def file_problem(file: str) -> tuple[str, str] | None:
     return yaml_reader.file_problem(file, _RULES)
 
 
-def read_document(file: str, number_advice: Callable[[KeyPath], str] = lambda _: "",
-                  ) -> YamlDocument:
+def read_document(file: str) -> YamlDocument:
     """Read and parse a policy file.
 
     All callers that read the same file get the same object: it must not be changed.
-
-    Args:
-        file: The file.
-        number_advice: Returns advice for a number that is not a plain whole one, by its path of
-            keys. "" stands for the advice that text is accepted there, too.
 
     Raises:
         PolicyError: The file is invalid in any way; the text is one line.
@@ -56,10 +42,6 @@ def read_document(file: str, number_advice: Callable[[KeyPath], str] = lambda _:
     try:
         return _parse_document(file, read_text(file, _RULES))
     except YamlProblem as problem:
-        path = problem.number_path
-        if path is not None and (advice := number_advice(path)):
-            name = ".".join(map(str, path))
-            raise PolicyError(file, problem.line, f"{name}: {problem.what}", advice) from None
         raise PolicyError(file, problem.line or 1, problem.what, problem.advice) from None
 
 

@@ -70,9 +70,12 @@ def _check_whole(value: object) -> object:
 
 
 def option_value(value: object) -> object:
-    """Accept a value for a daemon's option: an integer, or text of one line."""
+    """Accept a value for a daemon's option: an integer, or text of one line.
+
+    YAML's booleans are 0 and 1, as hostapd and wpa_supplicant have no others.
+    """
     if isinstance(value, bool):
-        raise make_fault(f"{value} is a boolean", "write 0 or 1")
+        return int(value)
     if not isinstance(value, str | int):
         raise make_fault(f"the value is {show_value(value)}", "write a number or text")
     return plain_text(value) if isinstance(value, str) else value

@@ -49,8 +49,9 @@ OnMove = Literal["migrate", "reconnect"]
 #: How IKE peers authenticate, and the EAP methods among these ways.
 _IKE_EAP = ("eap-tls", "eap-mschapv2")
 IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls", "eap-mschapv2"]
-#: MACsec cipher suites that the daemons of both ends support.
-Macsec = Literal["GCM-AES-128"]
+#: MACsec cipher suites that the daemons of both ends support. Those of Debian 12 and 13 have the
+#: first one alone.
+Macsec = Literal["GCM-AES-128", "GCM-AES-256"]
 
 
 def _group_of(proposal: str) -> str:
@@ -253,7 +254,8 @@ class WireLayer(SparseLayer):
     """The protection of wires between access points and agents: MACsec (802.1AE)."""
 
     macsec: Macsec = Field(
-        description="Cipher suite; keys are agreed by MKA (802.1X) under a key of the network's.")
+        description="Cipher suite; keys are agreed by MKA (802.1X) under a key of the network's. "
+        "GCM-AES-256 needs Debian testing.")
     encrypts: Annotated[Literal[0, 1], Whole] | None = Field(
         default=None, description="Whether frames are encrypted as well as authenticated. Left "
         "out: 1.")

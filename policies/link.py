@@ -84,6 +84,9 @@ class LinkLayer(SparseLayer):
     access_point_groups: list[Group] | None = Field(
         default=None, description="All groups that access points accept in SAE. They refuse "
         "others. Left out: group alone.")
+    anti_clogging: Annotated[int, Field(ge=0, le=10)] | None = Field(
+        default=None, description="Unfinished exchanges of SAE at which access points ask stations "
+        "for a token, 0 to 10. With 0 they ask each one. Left out: the daemon's own, which is 5.")
     group_mgmt: GroupManagement | None = Field(
         default=None, description="Cipher of management frames to all. Left out: BIP-CMAC-128.")
     roaming: Roaming | None = Field(
@@ -111,6 +114,9 @@ class LinkLayer(SparseLayer):
         default=None, description="VLAN into which access points put stations, 1 to 4094: the "
         "RADIUS server's Access-Accept names it (keys: eap), or it belongs to the device's "
         "passphrase (passphrases: by-device). Left out: none.")
+    further_vlans: list[Annotated[int, Field(ge=1, le=4094)]] | None = Field(
+        default=None, description="VLANs of the network's further stations: the first station is "
+        "in vlan, and the others are in these, in turn. Left out: all are in vlan.")
     group_cipher: GroupCipher | None = Field(
         default=None, description="Cipher of data frames to all, where it is weaker than cipher, "
         "for older stations. Left out: cipher.")
@@ -187,6 +193,11 @@ class LinkLayer(SparseLayer):
         if self.moves_fast:
             return f"FT-{self.keys.upper()}"
         return _KEY_MANAGEMENT_OF[self.keys] + ("-SHA256" if self.akm == "sha256" else "")
+
+    @property
+    def all_vlans(self) -> Sequence[int]:
+        """Return the VLANs of the network's stations in turn, empty without VLANs."""
+        return [self.vlan, *(self.further_vlans or ())] if self.vlan else []
 
     @property
     def weakest_keys(self) -> KeySource:
@@ -320,11 +331,7 @@ class LinkLayer(SparseLayer):
             raise make_fault("passphrases by device are of keys: psk with CCMP or GCMP, without "
                              "roaming and akm: sha256, in a network that offers nothing else",
                              "leave out passphrases", ("passphrases",), ("keys",))
-        if self.vlan and (self.is_wep or self.roaming
-                          or not (self.keys == "eap" or self.passphrases)):
-            raise make_fault("vlan comes from a RADIUS server (keys: eap, without WEP) or from a "
-                             "device's passphrase (passphrases: by-device), without roaming",
-                             "leave out vlan", ("vlan",), ("keys",))
+        self._check_vlans()
         if self.owe_transition and self.keys != "owe":
             raise make_fault(f"owe_transition is of OWE, and keys is {self.keys}",
                              "leave out owe_transition, or write keys: owe", ("owe_transition",),
@@ -332,10 +339,30 @@ class LinkLayer(SparseLayer):
         if self.sae and self.keys != "sae":
             raise make_fault(f"sae says how SAE is done, and keys is {self.keys}",
                              "leave out sae, or write keys: sae", ("sae",), ("keys",))
+        if self.anti_clogging is not None and self.keys != "sae":
+            raise make_fault(f"anti_clogging is of SAE, and keys is {self.keys}",
+                             "leave out anti_clogging, or write keys: sae", ("anti_clogging",),
+                             ("keys",))
         if self.group and self.keys not in EXCHANGED:
             raise make_fault(f"group is that of SAE or OWE, and keys is {self.keys}",
                              "leave out group, or write keys: sae or owe", ("group",), ("keys",))
         return self
+
+    def _check_vlans(self) -> None:
+        """Refuse VLANs without a source, and further ones without a first one."""
+        if self.vlan and (self.is_wep or self.roaming
+                          or not (self.keys == "eap" or self.passphrases)):
+            raise make_fault("vlan comes from a RADIUS server (keys: eap, without WEP) or from a "
+                             "device's passphrase (passphrases: by-device), without roaming",
+                             "leave out vlan", ("vlan",), ("keys",))
+        if self.further_vlans is not None and not self.vlan:
+            raise make_fault("further_vlans are of stations after the first one, which has no vlan",
+                             "add vlan, or leave out further_vlans", ("further_vlans",))
+        if self.further_vlans is not None and (not self.further_vlans or len(
+                {self.vlan, *self.further_vlans}) <= len(self.further_vlans)):
+            raise make_fault("further_vlans names no VLAN, or one twice, or that of vlan",
+                             "write a list of other VLANs, such as [30]", ("further_vlans",),
+                             ("vlan",))
 
     def _check_roaming(self) -> None:
         """Refuse kinds of roaming that do not fit the way in which keys are made."""

@@ -19,6 +19,8 @@ from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from documents.refusals import MISREADING_ADVICE
+from documents.unquoted import validate_values
 from documents.yaml_reader import KeyPath, SourceLines, YamlDocument
 from policies.document import file_problem, read_document
 from policies.drafts import correct_draft
@@ -170,8 +172,8 @@ class _MisplacedKey(NamedTuple):
 
 #: Keys in lower case that people try for a layer.
 _MISPLACED_KEYS = {
-    "macsec": _MisplacedKey("layers", "write wire: with macsec: GCM-AES-128 below it, the one "
-                            "cipher suite that is measured"),
+    "macsec": _MisplacedKey(
+        "layers", "write wire: with macsec: GCM-AES-128 or GCM-AES-256 below it"),
     **dict.fromkeys(("wifi", "wlan", "air", "wpa", "wpa2", "wpa3", "wireless"), _MisplacedKey(
         "layers", "write link: for what protects frames on the air, and dot1x: for EAP")),
     **dict.fromkeys(("8021x", "802.1x", "eap", "radius"), _MisplacedKey(
@@ -214,6 +216,9 @@ def _describe_detail(detail: Any, document: YamlDocument) -> _ValidationError:
         return _ValidationError(1, spot.key_line, *_describe_missing(place))
     if isinstance(place.value, bool) and kind != "extra_forbidden":
         return _ValidationError(0, spot.line, *_describe_boolean(place))
+    if spot.misreading and path in document.spots and place.declared.is_number:
+        return _ValidationError(0, spot.line, f"{place.full_key}: {spot.misreading}",
+                                f"{MISREADING_ADVICE} ({place.declared.range_advice})")
     if kind == "policy":
         if detail["loc"][-1:] == (_KEY_ELEMENT,):
             spot = SourceLines(spot.key_line, spot.key_line)
@@ -251,18 +256,12 @@ def _describe_boolean(place: _ErrorPlace) -> tuple[str, str]:
         What is wrong, and what to do.
     """
     declared = place.declared
-    is_option = "options" in place.path[:-2]
     what = f"{place.full_key}: {place.text} is a boolean in YAML"
     number = 1 if place.value else 0
     if declared.model or "options" in place.path[-2:]:
         nothing = "null" if len(place.path) == _LAYER_DEPTH else "{}"
         advice = "write its keys below it" if place.value else f"write {nothing} for none"
         return f"{what}, where a block of keys belongs", advice
-    if is_option:
-        return (
-            f"{what}, where the daemon wants 0, 1 or a word",
-            f"write {number}, or '{place.text}' in quotes for the word",
-        )
     if declared.is_number:
         return f"{what}, where a number belongs", (
             f"write {number}" if number in declared.choices else declared.range_advice
@@ -468,12 +467,14 @@ def _load_file(file: str, above: tuple[str, ...]) -> Policy:
 
     ``above`` are the real paths of the files that extend it.
     """
-    document = read_document(file, _advise_number)
-    data = dict(document.data)
+    document = read_document(file)
+    data = _switch_layers(document.data)
     if isinstance(data.get("extends"), str):
-        data["layers"] = _inherit_layers(document, (*above, os.path.realpath(file)))
+        data["layers"] = _inherit_layers(document, data.get("layers", {}),
+                                         (*above, os.path.realpath(file)))
     try:
-        parsed = PolicyFile.model_validate(data)
+        parsed = validate_values(PolicyFile.model_validate, data, document.spots.get,
+                                 lambda path: find_declaration(PolicyFile, path).choices)
     except ValidationError as error:
         correction = correct_draft(document)
         raise explain_error(error, document) if correction is None else \
@@ -481,21 +482,25 @@ def _load_file(file: str, above: tuple[str, ...]) -> Policy:
     return Policy(id=parsed.id, name=parsed.name, layers=parsed.layers)
 
 
-def _advise_number(path: KeyPath) -> str:
-    """Return advice for a number that is not a plain whole one, "" where text is accepted."""
-    declared = find_declaration(PolicyFile, path)
-    if not declared.is_number:
-        return ""
-    return declared.range_advice if declared.low is None else \
-        f"write a whole number, {declared.low} to {declared.high}"
+def _switch_layers(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file's values with layers for its booleans: `link: off`, `wireguard: on`."""
+    layers = data.get("layers")
+    if not isinstance(layers, dict):
+        return dict(data)
+    switched = dict(layers)
+    for name, value in layers.items():
+        model = find_declaration(PolicyFile, ("layers", name)).model
+        if isinstance(value, bool) and model is not None and not (value and any(
+                field.is_required() for field in model.model_fields.values())):
+            switched[name] = {} if value else None
+    return {**data, "layers": switched}
 
 
-def _inherit_layers(document: YamlDocument, above: tuple[str, ...]) -> Any:
+def _inherit_layers(document: YamlDocument, layers: Any, above: tuple[str, ...]) -> Any:
     """Return the layers in a policy file, combined with those of the file that it extends.
 
-    The result is not a dict if they are no block.
+    The result is not a dict if `layers`, those of the file itself, are no block.
     """
-    own = document.data.get("layers", {})
     extends = document.data["extends"]
     line = document.spots[("extends",)].key_line
     base = str(Path(document.file).parent / extends)
@@ -516,4 +521,4 @@ def _inherit_layers(document: YamlDocument, above: tuple[str, ...]) -> Any:
             "copy the layers you need"
         )
     inherited = _load_file(base, above).layers.model_dump()
-    return {**inherited, **own} if isinstance(own, dict) else own
+    return {**inherited, **layers} if isinstance(layers, dict) else layers

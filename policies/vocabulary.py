@@ -49,7 +49,7 @@ NOT_MEASURED = "not measured here"
 SERVER_NAME = ("dot1x.tls.server_name is the RADIUS server's DNS name, and server_domain the end "
                "of it")
 #: Reasons why MACsec has less here than in other programs.
-ONE_SUITE = "wpa_supplicant 2.10 always chooses GCM-AES-128"
+NO_XPN = "wpa_supplicant has no suite with XPN"
 NO_CAK_FROM_EAP = "a key (CAK) from EAP is not measured here, all wires have one of the run"
 ISOLATED = "frames between stations pass their agent here"
 #: Prefix of a reason among other names of keys: the key is left out for it.
@@ -279,7 +279,8 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "migrate": "migration connection-migration", "reconnect": "reconnection new-connection"}),
     "wire.macsec": {**_make_words("wire.macsec", {
         "GCM-AES-128": "gcm aes-128 aes-gcm-128 gcm-128 aes-128-gcm gcmp-128 802.1ae macsec "
-        "yes true on enabled 1"})},
+        "yes true on enabled 1", "GCM-AES-256": "gcm-256 aes-256 aes-gcm-256 aes-256-gcm "
+        "gcmp-256"})},
     "wire.encrypts": _make_switch("wire.encrypts"),
 }
 #: Words that other programs have and no policy can say, with what is measured in their place.
@@ -288,11 +289,11 @@ NOT_HERE: Mapping[str, Mapping[str, str]] = {
     "ipsec.authentication": fold_keys({
         "xauth ecdsa": "pubkey", "eap-radius eap-md5 eap-ttls eap-peap": "eap-tls"}),
     "wire.macsec": fold_keys({
-        "gcm-aes-256 gcm-256 aes-256 aes-gcm-256 aes-256-gcm gcm-aes-xpn-128 gcm-aes-xpn-256 "
-        "gcm-aes-256-xpn gcm-aes-128-xpn xpn": "GCM-AES-128"}),
+        "gcm-aes-xpn-128 gcm-aes-128-xpn xpn": "GCM-AES-128",
+        "gcm-aes-xpn-256 gcm-aes-256-xpn": "GCM-AES-256"}),
 }
 #: Why nothing else is measured, by the field.
-WHY_NOT_HERE: Mapping[str, str] = {"wire.macsec": ONE_SUITE, "link.keys": f"SAE-PK {NOT_BUILT_IN}"}
+WHY_NOT_HERE: Mapping[str, str] = {"wire.macsec": NO_XPN, "link.keys": f"SAE-PK {NOT_BUILT_IN}"}
 #: Fields in seconds, in which other programs write a unit.
 _SECONDS = ("ipsec.dpd", "ipsec.keepalive", "wireguard.keepalive")
 #: The name of a server, perhaps by its kind or in a distinguished name, or the names in a domain.
@@ -428,7 +429,8 @@ _OTHER_REASONS = {
     "acct-server-port": "qop has its own, and accounting of layers.dot1x has access points use it",
     "replay-window window": "it is replay_window of layers.wire",
     "replay-protect": "MACsec always protects from repeated frames here",
-    "xpn cipher-group macsec-csindex csindex": ONE_SUITE,
+    "xpn": NO_XPN,
+    "cipher-group macsec-csindex csindex": "it follows from macsec, the cipher suite",
     "crl ocsp check-crl revocation": "it is revocation of layers.dot1x.tls",
     "vlan vlan-id vlanid vlans": "it is vlan of layers.link",
     "realm": "it is realm of layers.dot1x.tls",
@@ -466,6 +468,8 @@ _LINK_KEYS = fold_keys({
     "ieee80211v 802.11v 11v wnm btm bss-tm bss-transition-management": "link.bss_transition",
     "sae-pwe pwe h2e sae-h2e": "link.sae",
     "sae-groups sae-group owe-groups owe-group dh-group groups": "link.group",
+    "anti-clogging-threshold sae-anti-clogging sae-anti-clogging-threshold sae-token-threshold":
+        "link.anti_clogging",
     "group-mgmt-cipher group-management group-mgmt-ciphers": "link.group_mgmt",
     "beacon-prot": "link.beacon_protection",
     "group-cipher group-data-cipher": "link.group_cipher",

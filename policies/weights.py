@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from documents.refusals import explain_refusal
+from documents.unquoted import validate_values
 from policies.document import read_document
 from policies.errors import PolicyError, advise_choice, make_fault, show_value
 from policies.fields import PolicyName
@@ -47,18 +48,15 @@ _LARGEST = 1e6  # a larger weight is a typing error
 
 
 def _check_weight(value: object) -> object:
-    """Accept a weight that is a whole number, or a decimal number in quotes.
-
-    YAML has several spellings of decimal numbers.
-    """
+    """Accept a weight that is a whole number, or the text of a decimal number."""
     if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:
             raise make_fault(f"{show_value(value)} is not a number",
-                             "write one such as 2 or '1.5'") from None
+                             "write one such as 2 or 1.5") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise make_fault(f"{show_value(value)} is not a number", "write one such as 2 or '1.5'")
+        raise make_fault(f"{show_value(value)} is not a number", "write one such as 2 or 1.5")
     if not (math.isfinite(value) and 0 <= value <= _LARGEST):
         raise make_fault(f"{value:g} cannot be a weight", "write a number from 0 up")
     return float(value)
@@ -200,7 +198,7 @@ def load_weights(path: str | os.PathLike[str] | None = None) -> Weights:
     """
     document = read_document(os.fspath(path or DEFAULT))
     try:
-        return Weights.model_validate(document.data)
+        return validate_values(Weights.model_validate, document.data, document.spots.get)
     except ValidationError as error:
         refusal = explain_refusal(error, document, Weights, f"see policies/{DEFAULT.name}")
         raise PolicyError(document.file, refusal.line, f"{refusal.name}: {refusal.what}",

@@ -165,6 +165,9 @@ class TestbedSpec:
         """
         if replace(self, network=other.network, memory_mb=other.memory_mb) != other:
             return None
+        link = self.policy.layers.link if self.policy else None
+        if link and link.further_vlans and self.network != other.network:
+            return None  # stations have them in the order of their own network
         network = self.network.merge_with(other.network)
         return None if network is None else replace(
             self, network=network, memory_mb=max(self.memory_mb, other.memory_mb))

@@ -57,6 +57,7 @@ NODES: dict[str, dict[str, dict[str, Any]]] = {
     "home_agent": {
         "ha-a": {
             "address": "10.1.0.1",
+            "stations": ["02:00:00:00:a2:00"],
             "radius_clients": [{"name": "ap-a", "address": "10.1.0.2"}],
             "mobile_nodes": [{"name": "a2", "address": "10.1.0.12"}],
             "peer_agents": [],

@@ -32,6 +32,8 @@ from topologies.mininet_nodes import MininetNodes, RadioSource
 EMULATED_AIR = "hwsim0"
 # mnexec closes every descriptor that a process may have, so a low limit makes starts fast.
 _OPEN_FILES = 256
+#: Number in the name of an agent's bridge of all VLANs, which no VLAN has.
+_ALL_VLANS = 0
 # Descriptors for a node's shell, its terminal and its daemon, in the process that starts them.
 _OPEN_FILES_OF_A_NODE = 12
 _SYSCTLS = (
@@ -85,8 +87,12 @@ class Testbed:
         self.air_interfaces: Sequence[tuple[str | None, str]] = ((None, EMULATED_AIR),)
         #: Protection by MACsec of the wires that support it (see `wires`); "" without MACsec.
         self.macsec = macsec
+        #: Cipher suite of MACsec.
+        self.macsec_suite = queueing_disciplines.MACSEC_SUITE
         #: VLAN into which access points put stations, 0 for none.
         self.vlan = vlan
+        #: VLANs of the stations after the first one, in turn; empty where all have the same.
+        self.further_vlans: Sequence[int] = ()
         #: Library that programs of a node preload, by node.
         self.preloaded: dict[str, str] = {}
         #: Library that keeps the work of tools from being charged to a node; "" if nothing is
@@ -293,34 +299,47 @@ class Testbed:
         """Configure MACsec at one end of a wire."""
         encrypts = self.macsec == queueing_disciplines.ENCRYPTS
         self._run_steps(name, queueing_disciplines.macsec_commands(port, link.mtu_bytes,
-                                                                   encrypts=encrypts))
+                                                                   encrypts=encrypts,
+                                                                   suite=self.macsec_suite))
         node = self.network.nodes[name]
         if node.has_duty(model.ACCESS_POINT):
             self._run_steps(name,
                             [queueing_disciplines.reserve_headroom_command(node.radio_interface)])
 
-    def vlan_interface(self, port: str) -> str:
-        """Return the name of a port's interface for the stations' VLAN, its own without a VLAN."""
-        return model.vlan_port(port, self.vlan) if self.vlan else port
+    @property
+    def station_vlans(self) -> Sequence[int]:
+        """Return the VLANs of the stations, in turn, empty without VLANs."""
+        return [self.vlan, *self.further_vlans] if self.vlan else []
+
+    def vlan_of(self, station: str) -> int:
+        """Return the VLAN of a station, 0 without VLANs."""
+        place = self.network.of_duty(model.STATION).index(station)
+        return self.station_vlans[place % len(self.station_vlans)] if self.vlan else 0
+
+    def vlan_interfaces(self, port: str) -> list[str]:
+        """Return the names of a port's interfaces for VLANs, its own without VLANs."""
+        return [model.vlan_port(port, vlan) for vlan in dict.fromkeys(self.station_vlans)] or [port]
 
     def find_station_port(self, node: str, port: str) -> str:
         """Return the interface on which a node gets stations' packets that reach its port."""
         return self._vlan_ports.get((node, port), port)
 
     def attach_vlan(self, access_point: str) -> None:
-        """Redirect frames of the stations' VLAN through the emulated air, as those of the radio.
+        """Redirect frames of the stations' VLANs through the emulated air, as those of the radio.
 
-        The VLAN's interface exists as soon as hostapd runs.
+        The VLANs' interfaces exist as soon as hostapd runs.
         """
         node = self.network.nodes[access_point]
         air = self._airs.get(node.channel or 0)
         if self.vlan and air is not None:
-            air.attach_radios([node.radio_interface], self.vlan_interface(node.radio_interface))
+            for port in self.vlan_interfaces(node.radio_interface):
+                air.attach_radios([node.radio_interface], port)
 
     def _add_vlan(self, access_point: str) -> None:
-        """Make the wire of an access point carry the stations' VLAN.
+        """Make the wire of an access point carry the stations' VLANs.
 
-        hostapd bridges the radio with the tagged frames. The agent has the VLAN at its end.
+        hostapd bridges the radio with the tagged frames. The agent has the VLANs at its end. It
+        has several of them in a bridge whose ports are isolated from each other.
         """
         network = self.network
         # VLAN interfaces do not pass on a bridge's request for headroom either.
@@ -330,9 +349,15 @@ class Testbed:
         for agent, port in (end.split("/") for end in link.ends):
             if network.nodes[agent].has_duty(model.ACCESS_POINT):
                 continue
+            own = self.vlan_interfaces(port)
+            name = self._vlan_ports[agent, port] = own[0] if len(own) == 1 else model.vlan_port(
+                port, _ALL_VLANS)
             with enter_namespace(self.node(agent).pid) as interfaces:
-                name = self._vlan_ports[agent, port] = self.vlan_interface(port)
-                interfaces.add_vlan(port, name, self.vlan)
+                for vlan_port, vlan in zip(own, dict.fromkeys(self.station_vlans), strict=True):
+                    interfaces.add_vlan(port, vlan_port, vlan)
+            self._run_steps(agent, queueing_disciplines.isolating_commands(
+                name, own if len(own) > 1 else ()))
+            with enter_namespace(self.node(agent).pid) as interfaces:
                 interfaces.add_address(f"{network.nodes[agent].interfaces[port].ip}/32", name)
                 interfaces.set_up(name)
                 for station in network.of_duty(model.STATION):

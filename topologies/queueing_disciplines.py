@@ -414,6 +414,8 @@ _NO_RATE = "1tbit"
 
 #: Kinds of protection by MACsec.
 ENCRYPTS, AUTHENTICATES = "encrypts", "authenticates"
+#: MACsec's default cipher suite.
+MACSEC_SUITE = "GCM-AES-128"
 #: Bytes that MACsec adds to a frame: SecTAG with explicit SCI, and ICV.
 MACSEC_BYTES = 32
 #: Linux's IFNAMSIZ without the terminating zero.
@@ -428,19 +430,33 @@ def physical_name(port: str) -> str:
     return port[:_NAME - len(_BELOW)] + _BELOW
 
 
-def macsec_commands(port: str, mtu_bytes: int, *, encrypts: bool) -> list[str]:
+def macsec_commands(port: str, mtu_bytes: int, *, encrypts: bool,
+                    suite: str = MACSEC_SUITE) -> list[str]:
     """Return commands that create a MACsec device on a wire's interface, without keys.
 
     The MTU equals that of a wire without MACsec: the wire has room for the added bytes. With
-    `encrypts`, frames are also encrypted, otherwise only authenticated.
+    `encrypts`, frames are also encrypted, otherwise only authenticated. `suite` is the cipher
+    suite.
     """
-    settings = (f"cipher gcm-aes-128 protect on encrypt {'on' if encrypts else 'off'} "
+    settings = (f"cipher {suite.lower()} protect on encrypt {'on' if encrypts else 'off'} "
                 "validate strict send_sci on replay on window 0")
     return [f"ip link set dev {physical_name(port)} mtu {mtu_bytes + MACSEC_BYTES} up",
             f"ip link add link {physical_name(port)} name {port} type macsec port 1 {settings}",
             f"ip link set dev {port} gso_max_segs 1 mtu {mtu_bytes}",
             # Incoming packets must not be combined either.
             f"ethtool -K {port} gro off"]
+
+
+def isolating_commands(bridge: str, ports: Sequence[str]) -> list[str]:
+    """Return commands that create a bridge whose ports do not reach each other.
+
+    Without ports there are no commands.
+    """
+    if not ports:
+        return []
+    return [f"ip link add {bridge} type bridge mcast_snooping 0", *(
+        f"ip link set {port} master {bridge} up && bridge link set dev {port} isolated on"
+        for port in ports)]
 
 
 def reserve_headroom_command(radio: str) -> str:

@@ -17,8 +17,15 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from documents import refusals
-from documents.yaml_reader import KeyPath, YamlProblem, YamlRules, parse_yaml, read_text
+from documents import refusals, unquoted
+from documents.yaml_reader import (
+    KeyPath,
+    SourceLines,
+    YamlProblem,
+    YamlRules,
+    parse_yaml,
+    read_text,
+)
 from topologies.errors import TopologyError
 from topologies.model import from_json
 
@@ -82,26 +89,41 @@ class YamlSource:
 
     def format_place(self, keys: KeyPath, name: str | None = None) -> str:
         """Return `FILE:LINE: NAME` for a value, given by its keys."""
-        for length in range(len(keys), -1, -1):
-            if part := self._parts.get(keys[:length]):
-                other, there = part
-                return other.format_place((*there, *keys[length:]), name)
+        if part := self._find_part(keys):
+            other, there = part
+            return other.format_place(there, name)
         shown = ".".join(map(str, keys)) if name is None else name
         shown = "".join(sign if sign.isprintable() else "?" for sign in shown)
-        line = next((self._line_numbers[keys[:length]] for length in range(len(keys), -1, -1)
-                     if keys[:length] in self._line_numbers), None)
+        spots = self._value_spots
+        line = next((spots[keys[:length]].key_line for length in range(len(keys), -1, -1)
+                     if keys[:length] in spots), None)
         place = str(self.file) if line is None else f"{self.file}:{line}"
         return f"{place}: {shown}" if shown else place
 
+    def find_spot(self, keys: KeyPath) -> SourceLines | None:
+        """Return lines and spelling of a value by its keys, None if no file has the value."""
+        if part := self._find_part(keys):
+            other, there = part
+            return other.find_spot(there)
+        return self._value_spots.get(keys)
+
+    def _find_part(self, keys: KeyPath) -> tuple[YamlSource, KeyPath] | None:
+        """Return the source of a value from another YAML document, and its keys there."""
+        for length in range(len(keys), -1, -1):
+            if part := self._parts.get(keys[:length]):
+                other, there = part
+                return other, (*there, *keys[length:])
+        return None
+
     @cached_property
-    def _line_numbers(self) -> dict[KeyPath, int]:
+    def _value_spots(self) -> dict[KeyPath, SourceLines]:
         if not isinstance(self.file, Path):
             return {}
         try:
             document = parse_yaml(str(self.file), self.file.read_text(encoding="utf-8"), _RULES)
         except (OSError, ValueError, YamlProblem):
             return {}
-        return {path: spot.key_line for path, spot in document.spots.items()}
+        return document.spots
 
 
 # --- Reading and checking of files ---
@@ -206,9 +228,13 @@ def validate_document(cls: type[Any], document: Any, source: YamlSource | Path |
         raise TopologyError(f"{place.file}: no file of your own can be checked without pydantic 2; "
                             "install it") from None
     _refuse_other_values(document, (), place)
-    text = json.dumps(document, allow_nan=False)
-    try:
+
+    def validate_json(values: Any) -> Any:
+        text = json.dumps(values, allow_nan=False)
         return _make_adapter(cls).validate_json(text)  # type: ignore[arg-type]  # as in load
+
+    try:
+        return unquoted.validate_values(validate_json, document, place.find_spot)
     except ValidationError as error:
         # A misspelt field explains why another one is missing.
         first = min(error.errors(), key=lambda one: one["type"] != "unexpected_keyword_argument")
@@ -223,8 +249,9 @@ def _describe_refusal(cls: type[Any], error: ErrorDetails, place: YamlSource) ->
         field = description.split(" ")[0].strip(",:")
         at = place.at(*keys, *([field] if field in refusals.fields_at(cls, keys) else []), name="")
         return f"{at}: {description}; see docs/topologies.md for the fields"
-    fix = refusals.advise_fix(error, refusals.fields_at(cls, keys[:-1])) or "correct it"
-    return (f"{place.at(*keys)}: {refusals.describe_input(error)}; {fix} "
+    what, advice = refusals.describe_value(error, place.find_spot(keys),
+                                           refusals.fields_at(cls, keys[:-1]))
+    return (f"{place.at(*keys)}: {what}; {advice or 'correct it'} "
             "(see docs/topologies.md for the fields)")
 
 

@@ -30,9 +30,10 @@ from analysis.queueing.network import (
 )
 from analysis.queueing.prediction import Measurement
 from documents.refusals import explain_refusal
+from documents.unquoted import validate_values
 from documents.yaml_reader import YamlProblem, YamlRules, parse_yaml, read_text
 
-_RULES = YamlRules("model", depth_limit=10, manual="docs/queueing.md", refuses_text_numbers=True,
+_RULES = YamlRules("model", depth_limit=10, manual="docs/queueing.md",
                    empty="write stations: and chains:")
 
 # --- Entries of the file, and their conversion to a network ---
@@ -122,7 +123,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     except YamlProblem as problem:
         raise QueueingError(problem.format_place(file), problem.what, problem.advice) from None
     try:
-        parsed = _ModelDocument.model_validate(document.data)
+        parsed = validate_values(_ModelDocument.model_validate, document.data, document.spots.get)
     except ValidationError as error:
         refusal = explain_refusal(error, document, _ModelDocument, f"see {_RULES.manual}")
         rest = f" (and {refusal.more} more)" if refusal.more else ""

@@ -275,6 +275,11 @@ def _adapt_spec(settings: RunSettings, spec: TestbedSpec) -> TestbedSpec:
     return replace(spec, medium=spec.medium.without_contention)
 
 
+#: Releases with wpa_supplicant 2.11, which has GCM-AES-256 of MACsec, and takes the key of
+#: protected beacons from fast transition.
+_WITH_SUPPLICANT_2_11 = frozenset({releases.FORKY.suite})
+
+
 def find_missing_feature(spec: TestbedSpec) -> str:
     """Return what a testbed's policy needs and its Debian release has not, "" for nothing."""
     if spec.policy is None:
@@ -286,6 +291,16 @@ def find_missing_feature(spec: TestbedSpec) -> str:
     if ipsec and ipsec.ike == 1 and not release.has_ikev1:
         return (f"{release.title} has strongSwan 6.1 without IKEv1; choose another --release, or "
                 "a policy with IKEv2")
+    wire, is_older = spec.policy.layers.wire, release.suite not in _WITH_SUPPLICANT_2_11
+    if wire and wire.macsec == "GCM-AES-256" and is_older:
+        return (f"{release.title} has wpa_supplicant 2.10, whose MACsec has GCM-AES-128 alone; add "
+                "--release forky")
+    link = spec.policy.layers.link
+    if link and link.moves_fast and link.beacon_protection and is_older \
+            and any(node.roaming for node in spec.network.nodes.values()):
+        return (f"{release.title} has wpa_supplicant 2.10, which refuses the next access point's "
+                "protected beacons after fast transition, so that it does not see its signal fall; "
+                "add --release forky, or leave out beacon_protection or roaming")
     return ""
 
 

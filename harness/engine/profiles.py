@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from documents.refusals import explain_refusal
+from documents.refusals import MISREADING_ADVICE, explain_refusal
+from documents.unquoted import validate_values
 from documents.yaml_reader import YamlDocument, YamlProblem, YamlRules, parse_yaml, read_text
 from harness.errors import UserError
 from studies.search_path import place_of_study, search_folders, study_folder
@@ -106,12 +107,13 @@ def load_profile(study: Study, name: str) -> Profile:
         if _folder(study).is_dir() else "see docs/running.md for an example"
     try:
         document = parse_yaml(name, read_text(str(path), _RULES), _RULES)
+        _refuse_misread_settings(document)
         values = _move_settings(document, study)
     except YamlProblem as problem:
         raise UserError(f"{problem.format_place(path)}: {problem.what}; {problem.advice}") \
             from None
     try:
-        profile = Profile.model_validate(values)
+        profile = validate_values(Profile.model_validate, values, document.spots.get)
     except ValidationError as error:
         refusal = explain_refusal(error, document, Profile, examples)
         raise UserError(f"{path}:{refusal.line}: {refusal.name}: {refusal.what}; "
@@ -123,6 +125,14 @@ def load_profile(study: Study, name: str) -> Profile:
             raise UserError(f"{path}: {field}.{factor}: {study.id} has no such factor; it has "
                             f"{', '.join(factors)}")
     return profile
+
+
+def _refuse_misread_settings(document: YamlDocument) -> None:
+    """Refuse numbers that YAML 1.1 misreads in settings, whose types only the study knows."""
+    for path, spot in document.spots.items():
+        if spot.misreading and "title" not in path:
+            raise YamlProblem(spot.line, f"{'.'.join(map(str, path))}: {spot.misreading}",
+                              MISREADING_ADVICE + ", or the text in quotes")
 
 
 def _move_settings(document: YamlDocument, study: Study) -> dict[str, Any]:

@@ -360,6 +360,12 @@ class TestbedClient:
         return (queueing_disciplines.ENCRYPTS if wire.is_encrypted
                 else queueing_disciplines.AUTHENTICATES)
 
+    @property
+    def _macsec_suite(self) -> dict[str, str]:
+        """Return MACsec's cipher suite as a setting of the job, nothing without MACsec."""
+        wire = self._applied_policy.layers.wire if self._applied_policy else None
+        return {"macsec_suite": wire.macsec} if wire is not None else {}
+
     def _applied_vlan(self, run_secrets: Secrets) -> int:
         """Return the VLAN into which access points put stations, 0 for none."""
         vlan = self._applied_policy.station_vlan if self._applied_policy else 0
@@ -408,9 +414,17 @@ class TestbedClient:
             "more_group_bytes": (link.group_expansion_bytes - link.frame_expansion_bytes
                                  if link else 0),
             "macsec": self._macsec_effect,
+            **self._macsec_suite,
             "vlan": self._applied_vlan(run_secrets),
+            **self._further_vlans(run_secrets),
             "secrets": run_secrets, "withhold": list(fault.withhold) if fault else [],
             "fault": plan.settings.fault or ""}
+
+    def _further_vlans(self, run_secrets: Secrets) -> dict[str, list[int]]:
+        """Return the VLANs of further stations as a setting of the job, nothing without any."""
+        link = self._applied_policy.layers.link if self._applied_policy else None
+        return {"further_vlans": link.further_vlans} if (
+            link and link.further_vlans and self._applied_vlan(run_secrets)) else {}
 
     def _send_command(self, **command: Any) -> None:
         assert self._running is not None

@@ -238,9 +238,9 @@ def station_rates(testbed: Testbed, node: str, interface: str) -> dict[str, dict
 
 def _read_stations(read: Callable[[int, str], dict[str, dict[str, str]]], testbed: Testbed,
                    node: str, interface: str) -> dict[str, dict[str, str]]:
-    """Return the stations at a radio's interface, and at its interface for the VLAN."""
+    """Return the stations at a radio's interface, and at its interfaces for VLANs."""
     pid = testbed.node(node).pid
-    return {name: values for port in dict.fromkeys((interface, testbed.vlan_interface(interface)))
+    return {name: values for port in dict.fromkeys((interface, *testbed.vlan_interfaces(interface)))
             for name, values in read(pid, port).items()}
 
 
@@ -254,7 +254,7 @@ def read_vlan_state(testbed: Testbed, node: str, radio: str, mac: str) -> dict[s
             interface below.
     """
     pid = testbed.node(node).pid
-    listed = next((port for port in (testbed.vlan_interface(radio), radio)
+    listed = next((port for port in (*testbed.vlan_interfaces(radio), radio)
                    if mac in read_station_flags(pid, port)), "")
     links = json.loads(testbed.run_command(node, ["ip", "-d", "-j", "link", "show"]))
     bridge = next((link.get("master", "") for link in links if link["ifname"] == listed), "")

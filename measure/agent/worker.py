@@ -365,6 +365,9 @@ class Worker:
                 seed=self.job.get("seed", 0), macsec=self.job.get("macsec", ""),
                 vlan=self.job.get("vlan", 0),
                 more_group_bytes=self.job.get("more_group_bytes", 0))
+            self.testbed.further_vlans = self.job.get("further_vlans", [])
+            if suite := self.job.get("macsec_suite"):
+                self.testbed.macsec_suite = suite
             if self._cards:
                 self.testbed.place_radio = self._cards.place_card
             self._stack.enter_context(self.testbed)

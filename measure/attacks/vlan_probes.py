@@ -25,24 +25,26 @@ _TAG, _LAST_VLAN = bytes.fromhex("8100"), 4094
 _SETTLE_S = 0.1
 
 
-def send_vlan_probes(testbed: Testbed, node: str, port: str, target: str) -> None:
+def send_vlan_probes(testbed: Testbed, node: str, port: str, target: str, vlan: int,
+                     other: int = 0) -> None:
     """Send three broadcast ARP requests for a station's address on an access point's wire.
 
     The first request has no VLAN tag. The second has the tag of the station's VLAN, and the third
-    the tag of another VLAN.
+    the tag of another VLAN: that of another station, if there is one.
 
     Args:
         testbed: The running testbed.
         node: Node at the other end of the access point's wire.
         port: The node's interface on this wire.
         target: The station's IPv4 address.
+        vlan: The station's VLAN.
+        other: VLAN of another station, 0 for none.
 
     Raises:
         OSError: A frame cannot be sent.
     """
-    vlan = testbed.vlan
     mac = testbed.run_command(node, ["cat", f"/sys/class/net/{port}/address"]).strip()
-    tags = (b"", _make_tag(vlan), _make_tag(vlan % _LAST_VLAN + 1))
+    tags = (b"", _make_tag(vlan), _make_tag(other or vlan % _LAST_VLAN + 1))
     for sender, tag in zip(SENDERS, tags, strict=True):
         # Behind the LLC header of 802.11, which Ethernet does not have.
         request = injection.arp_request(mac, socket.inet_ntoa(sender), target)[6:]

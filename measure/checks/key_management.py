@@ -32,7 +32,7 @@ _FILS_SUITE = 14
 _SUITES = {("eap", "sha1"): 1, ("eap", "sha256"): 5, ("eap", "suite-b-192"): 12,
            ("psk", "sha1"): 2, ("psk", "sha256"): 6, ("sae", "sha1"): 8, ("owe", "sha1"): 18}
 #: AKM suites of key managements that are offered together, in hostapd's words.
-_MIXED_SUITES = {"WPA-EAP": 1, "WPA-PSK": 2, "FT-EAP": 3, "FT-PSK": 4, "WPA-EAP-SHA256": 5,
+AKM_SUITES = {"WPA-EAP": 1, "WPA-PSK": 2, "FT-EAP": 3, "FT-PSK": 4, "WPA-EAP-SHA256": 5,
                  "WPA-PSK-SHA256": 6, "SAE": 8, "FT-SAE": 9}
 _CIPHERS = {"TKIP": 2, "CCMP": 4, "GCMP": 8, "GCMP-256": 9, "CCMP-256": 10}
 _GROUP_CIPHERS = {"BIP-CMAC-128": 6, "BIP-GMAC-256": 12}
@@ -296,7 +296,7 @@ def _check_suite(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
         return
     offers = _list_offers(observed)
     suites = {tuple(sorted(frame.akms)) for frame in offers}
-    due = tuple(sorted(_MIXED_SUITES[name] for name in layer.offered)) if layer.offered \
+    due = tuple(sorted(AKM_SUITES[name] for name in layer.offered)) if layer.offered \
         else (expected,)
     yield Check("key management offered", suites == {due},
                 f"RSN key management suites {sorted(suites)} in {len(offers)} beacons and probe "

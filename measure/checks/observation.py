@@ -53,7 +53,7 @@ AttachmentT = TypeVar("AttachmentT")
 TimedT = TypeVar("TimedT", bound=_Timed)
 #: Raw values that exist once per testbed.
 _OF_THE_TESTBED = frozenset({"port_check", "wep_key", "radsec_keys", "revocation", "other_name",
-                             "cards", "air_missing"})
+                             "alternatives", "cards", "air_missing"})
 #: Prefixes of captures that exist once per testbed: a closed port, new RadSec connections, and
 #: MACsec keys.
 _PORT, RADSEC, MACSEC = "port-", "radsec-", "macsec-"
@@ -198,6 +198,9 @@ class Observation:
     wires_lose: float = 0.0
     #: Capture behind the access point that carries the traffic in the end.
     carried: str = "traffic-wire"
+    #: MAC addresses of all stations in the network's order, and of the other ones by name.
+    station_macs: tuple[str, ...] = ()
+    companion_macs: Mapping[str, str] = field(default_factory=dict)
 
     def capture_path(self, capture: str) -> Path:
         """Return the path of a capture file, given its name such as `auth-air`."""
@@ -390,6 +393,8 @@ def build_observation(scenario: Scenario, raw: Mapping[str, Any],
     return Observation(
         raw, packets, nodes[scenario.mobile_node].radio_mac,
         macs=frozenset(station.radio_mac for station in stations),
+        station_macs=tuple(station.radio_mac for station in stations),
+        companion_macs={name: nodes[name].radio_mac for name in scenario.companions},
         addresses=frozenset(address for name in scenario.network.of_duty(STATION) for address
                             in (nodes[name].address, scenario.network.address_of(name))),
         agents=frozenset(map(scenario.network.outer_address_of,

@@ -27,6 +27,7 @@ from measure.capture.tcpdump import AUTH, MOVE, TRAFFIC
 from measure.capture.tshark import Packet
 from measure.checks import (
     address_translation,
+    alternatives,
     ipv6,
     key_management,
     layer_checks,
@@ -85,8 +86,11 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
     # An authentication without traffic does not idle behind the router.
     translated = address_translation.check_translation(
         policy.layers, repetition) if repetition.translated and not repetition.part else ()
+    # The study that makes these attempts has them in its raw values, whatever came of them.
+    further = alternatives.check_alternatives(
+        policy, repetition) if "alternatives" in repetition.raw else ()
     return [*layer_checks.verify_layers(policy, repetition), *name, *server, *authentic, *revoked,
-            *named, *accounted, *forwarded, *tagged, *translated, *wires, *tunnel,
+            *named, *further, *accounted, *forwarded, *tagged, *translated, *wires, *tunnel,
             *packet_counts.check_packet_counts(repetition),
             *network_services.check_services(policy.uses_eap, repetition),
             *(ipv6.check_ipv6(repetition) if repetition.ipv6_ends else ()),

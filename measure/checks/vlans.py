@@ -30,11 +30,43 @@ _SENDER, _REQUEST = 14, b"\0\1"
 
 def check_vlan(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
     """Yield the checks for a policy that puts stations into a VLAN."""
+    vlan = _find_vlan(layer, observed, observed.mac)
     if layer.keys == "eap":
-        yield _check_accepts(layer, observed)
-    yield _check_tags(layer, observed)
-    yield _check_kernels(layer, observed)
-    yield _check_probes(layer, observed)
+        yield _check_accepts(vlan, observed)
+    yield _check_tags(vlan, observed)
+    yield _check_kernels(vlan, observed)
+    yield _check_probes(vlan, observed)
+    if layer.further_vlans:
+        yield _check_companions(layer, observed)
+
+
+def _find_vlan(layer: LinkLayer, observed: Observation, mac: str) -> int:
+    """Return the VLAN of a station by the policy: the network's stations have them in turn."""
+    place = observed.station_macs.index(mac) if mac in observed.station_macs else 0
+    return layer.all_vlans[place % len(layer.all_vlans)]
+
+
+def _check_companions(layer: LinkLayer, observed: Observation) -> Check:
+    """Check that each other station is in its own VLAN, by the kernel and by tags on the wire."""
+    states: Mapping[str, Mapping[str, Any]] = observed.raw["kernel"].get("companion_vlans", {})
+    expected = {name: _find_vlan(layer, observed, mac)
+                for name, mac in sorted(observed.companion_macs.items())}
+    texts, is_right = [], bool(states) and states.keys() == expected.keys()
+    for name, state in states.items():
+        vlan = expected.get(name, 0)
+        found = sorted({port["vlan"] for port in state["ports"].values()})
+        is_right = is_right and bool(state["interface"]) and found == [vlan]
+        texts.append(f"{name} is bridged with VLAN {', '.join(map(str, found)) or 'none'}, "
+                     f"{vlan} expected")
+    tags = Counter((name, read_tag(frame)) for part in (AUTH, TRAFFIC)
+                   if (file := observed.capture_path(f"{part}-wire")).exists()
+                   for frame in pcap.read_frames(file)
+                   for name, mac in observed.companion_macs.items()
+                   if bytes.fromhex(mac.replace(":", "")) in (frame.data[:6], frame.data[6:12]))
+    strange = sum(many for (name, tag), many in tags.items() if tag != expected.get(name))
+    return Check("other stations are in their VLANs", is_right and not strange,
+                 f"{'; '.join(texts) or 'no kernel has told of them'}; {strange} of "
+                 f"{tags.total()} frames of theirs on the wire have another tag")
 
 
 def read_tag(frame: CapturedFrame) -> int:
@@ -44,7 +76,7 @@ def read_tag(frame: CapturedFrame) -> int:
     return int.from_bytes(frame.payload[:2], "big") & _NUMBER
 
 
-def _check_accepts(layer: LinkLayer, observed: Observation) -> Check:
+def _check_accepts(vlan: int, observed: Observation) -> Check:
     """Check that each Access-Accept names the VLAN, and is authentic."""
     found = []
     for name in observed.select_full(["wire", "foreign"] if observed.moves else ["wire"]):
@@ -59,12 +91,12 @@ def _check_accepts(layer: LinkLayer, observed: Observation) -> Check:
                 vlans.append(eap.read_tunnel_vlan(message))
         found.append(vlans)
     return Check("VLAN from the RADIUS server", bool(found) and all(
-        vlans and set(vlans) == {layer.vlan} for vlans in found),
+        vlans and set(vlans) == {vlan} for vlans in found),
         f"{join_values([', '.join(map(str, vlans)) or 'no Access-Accept' for vlans in found])} in "
-        f"authentic Access-Accepts, {layer.vlan} expected")
+        f"authentic Access-Accepts, {vlan} expected")
 
 
-def _check_tags(layer: LinkLayer, observed: Observation) -> Check:
+def _check_tags(vlan: int, observed: Observation) -> Check:
     """Check that the node's frames on wires behind its access points have the VLAN's tag."""
     node = bytes.fromhex(observed.mac.replace(":", ""))
     tags, is_everywhere = Counter[int](), True
@@ -75,7 +107,7 @@ def _check_tags(layer: LinkLayer, observed: Observation) -> Check:
                    if node in (frame.data[:6], frame.data[6:12])] if file.exists() else []
             is_everywhere = is_everywhere and (bool(own) or not file.exists() or part == TRAFFIC)
             tags.update(map(read_tag, own))
-    return Check("VLAN tag on the wire", is_everywhere and set(tags) == {layer.vlan},
+    return Check("VLAN tag on the wire", is_everywhere and set(tags) == {vlan},
                  ", ".join(f"{many} frames of the mobile node with {_describe_tag(tag)}"
                            for tag, many in sorted(tags.items())) or "no frame")
 
@@ -84,11 +116,11 @@ def _describe_tag(tag: int) -> str:
     return f"tag {tag}" if tag else "no tag"
 
 
-def _check_kernels(layer: LinkLayer, observed: Observation) -> Check:
+def _check_kernels(vlan: int, observed: Observation) -> Check:
     """Check that the access point's kernel bridges the station with its VLAN alone."""
     states: Mapping[str, Mapping[str, Any]] = observed.raw["kernel"].get("vlans", {})
     good = [name for name, state in states.items() if state["interface"] and state["ports"] and all(
-        port["vlan"] == layer.vlan for port in state["ports"].values())]
+        port["vlan"] == vlan for port in state["ports"].values())]
     text = "; ".join(f"{name}: {state['interface'] or 'no interface'} in bridge "
                      f"{state['bridge'] or 'none'} with {', '.join(state['ports']) or 'no port'}"
                      for name, state in states.items())
@@ -96,16 +128,16 @@ def _check_kernels(layer: LinkLayer, observed: Observation) -> Check:
                  text or "no kernel has told of a VLAN")
 
 
-def _check_probes(layer: LinkLayer, observed: Observation) -> Check:
+def _check_probes(vlan: int, observed: Observation) -> Check:
     """Check that requests reach the node in its own VLAN, and neither in another nor without."""
     last = "foreign" if observed.moves else "wire"
     sent, arrived = (_find_probes(observed, f"{AUTH}-{name}") for name in (last, "mn"))
     # The tag that the wire shows counts, not the name of the probe.
     tags = {tag for tag, _ in sent}
     got = {kind for _, kind in arrived}
-    own = {kind for tag, kind in sent if tag == layer.vlan}
+    own = {kind for tag, kind in sent if tag == vlan}
     return Check("other VLANs do not reach the station",
-                 {0, layer.vlan} < tags and {kind for _, kind in sent} == {UNTAGGED, OWN, OTHER}
+                 {0, vlan} < tags and {kind for _, kind in sent} == {UNTAGGED, OWN, OTHER}
                  and bool(own) and got == own,
                  f"requests with {', '.join(map(_describe_tag, sorted(tags))) or 'nothing'} on "
                  f"the wire; {', '.join(sorted(got)) or 'none'} arrived at the mobile node")

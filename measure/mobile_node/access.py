@@ -20,6 +20,7 @@ from measure.agent.errors import MeasureError
 from measure.agent.time_limits import TimeLimits
 from measure.agent.workload import Service, Site
 from measure.attacks import evil_twin
+from measure.mobile_node.alternatives import AlternativeTrials
 from measure.mobile_node.station import POLL_S, MeasuredStation, PortCheck
 from measure.services import charon
 from measure.services.charon import Charon, IpsecTunnels
@@ -79,6 +80,8 @@ class NetworkAccess:
         self._measured: set[str] = set()
         #: Captures of the closed port by mobile node; each port is checked once.
         self.port_checks: dict[str, PortCheck] = {}
+        #: Attempts with what else an end accepts, by mobile node; each is made once.
+        self.alternatives: dict[str, AlternativeTrials] = {}
 
     def list_services(self) -> list[Service]:
         """Return all daemons of the policy as services, slow starters first."""
@@ -418,6 +421,25 @@ class NetworkAccess:
             yield
         finally:
             self._hostapd.set_name(access_point, access_point)
+
+    def replace_access_point_setting(self, access_point: str, setting: str,
+                                     value: str) -> AbstractContextManager[None]:
+        """Give an access point another value of a setting inside the context."""
+        return self._hostapd.replace_setting(access_point, setting, value, self.limits.link_s)
+
+    def forgetting_access_point(self, access_point: str) -> AbstractContextManager[None]:
+        """Restart an access point after the context, so that it forgets unfinished stations."""
+        return self._hostapd.restart_after(access_point, self.limits.link_s)
+
+    def replace_station_setting(self, station: str, setting: str,
+                                value: str) -> AbstractContextManager[None]:
+        """Give a mobile node's supplicant another value of a setting inside the context."""
+        return self._supplicants.replace_setting(station, setting, value)
+
+    def replace_proposals(self, node: str, setting: str,
+                          value: str) -> AbstractContextManager[None]:
+        """Give a node's charon one other proposal of IKE or ESP inside the context."""
+        return self._charon.replace_proposals(node, setting, value)
 
     @contextmanager
     def suspend_radius(self, access_point: str) -> Iterator[None]:

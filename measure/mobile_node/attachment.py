@@ -55,6 +55,7 @@ from measure.capture.tcpdump import (
 from measure.cpu import realtime_priority
 from measure.mobile_node import station
 from measure.mobile_node.access import NetworkAccess
+from measure.mobile_node.alternatives import try_alternatives
 from measure.mobile_node.station import PortCheck
 from measure.packets.messages import HOST_POINT_PREFIX
 from measure.services import macsec, radius, revocation
@@ -275,6 +276,25 @@ class AttachmentSteps:
             self._session.raw["other_name"] = check.other_name
         return check.raw
 
+    def try_alternatives(self, alternatives: Sequence[Sequence[str]], out: Path) -> None:
+        """Try what else the ends accept, once per mobile node.
+
+        Every repetition gets the raw values and the captures.
+
+        Args:
+            alternatives: Field of the policy and value of each attempt.
+            out: Folder of the repetition.
+        """
+        if not alternatives or self.access.site.withhold:
+            return
+        known, name = self.access.alternatives, self.station.name
+        if name not in known:
+            known[name] = try_alternatives(self.access, self.scenario, alternatives, out)
+        for summary, octets in known[name].captures:
+            (out / summary["file"]).write_bytes(octets)
+            self._session.raw["captures"].append(summary)
+        self._session.raw["alternatives"] = known[name].raw
+
     def record_wires(self, out: Path) -> None:
         """Record how access points set up their RadSec connections and MACsec keys.
 
@@ -309,7 +329,11 @@ class AttachmentSteps:
         if not self._testbed.vlan:
             return
         node, port = self.scenario.network.wire_beyond(self.scenario.access_point)
-        vlan_probes.send_vlan_probes(self._testbed, node, port, self.station.address)
+        own = self._testbed.vlan_of(self.station.name)
+        others = [vlan for name in self.scenario.companions
+                  if (vlan := self._testbed.vlan_of(name)) != own]
+        vlan_probes.send_vlan_probes(self._testbed, node, port, self.station.address, own,
+                                     others[0] if others else 0)
 
     def probe_translation(self, captures: Callable[..., Any], idle_s: float, *,
                           restarts: bool = True) -> None:
@@ -386,6 +410,9 @@ class AttachmentSteps:
             of_nodes["vlans"] = {name: kernel_state.read_vlan_state(
                 self._testbed, name, self._nodes[name].radio_interface, self.station.mac)
                 for name in [self.scenario.access_point]}
+            of_nodes["companion_vlans"] = {name: kernel_state.read_vlan_state(
+                self._testbed, home, self._nodes[home].radio_interface, self._nodes[name].radio_mac)
+                for name in self.scenario.companions if (home := self.scenario.home_of(name))}
         self._session.raw["companion_keys"] = [
             key for name in self.scenario.companions
             for key in kernel_state.link_keys(self.access.get_station(name).mac)]

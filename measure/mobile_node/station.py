@@ -329,6 +329,19 @@ class MeasuredStation:
             charon.negotiate_tunnel(session, "qop", limit_s, self._charon_log)
             self.ike_sas = charon.list_ike_sas(session)
 
+    def renew_child(self) -> None:
+        """Negotiate new keys of the tunnel's ESP SAs.
+
+        Raises:
+            MeasureError: There are none in time.
+        """
+        if not self.charon:
+            return
+        limit_s = self._limits.ike_s
+        with charon.open_session(self.charon, limit_s) as session:
+            charon.renew_child(session, "qop", limit_s)
+            self.ike_sas = charon.list_ike_sas(session)
+
     def follow_visit(self, visit: VisitedSubnet) -> None:
         """Take an address in the visited subnet, and wait until the tunnel uses it.
 

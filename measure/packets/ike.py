@@ -13,6 +13,8 @@ from measure.capture import tshark
 
 #: UDP port of IKE.
 IKE_PORT = 500
+#: UDP port of IKE and ESP behind a router with NAT, and with MOBIKE.
+TRAVERSAL_PORT = 4500
 #: Header: SPIs of initiator and responder, next payload, version, exchange, flags, message ID,
 #: length. A payload begins with the type of the next one and its length.
 _HEADER, _PAYLOAD = struct.Struct("!8s8sBBBBII"), struct.Struct("!BBH")
@@ -57,6 +59,11 @@ def parse_offer(time_s: float, message: bytes) -> IkeOffer | None:
             return IkeOffer(time_s, tuple(read(body)))
         kind, at = following, at + max(size, _PAYLOAD.size)
     return None
+
+
+def read_exchange(message: bytes) -> int | None:
+    """Return the type of exchange of an IKE message, or None for a message that is cut short."""
+    return _HEADER.unpack_from(message)[4] if len(message) >= _HEADER.size else None
 
 
 def _split_blocks(data: bytes) -> Iterator[bytes]:

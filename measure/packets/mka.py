@@ -21,9 +21,11 @@ _SETS_HEAD_BYTES, _CHECK_BYTES = 4, 16
 _SENDER, _SAK = 0, 4
 #: Fields of the basic set: SCI, member identifier, and CAK name (CKN).
 _SCI, _MEMBER, _CKN = slice(4, 12), slice(12, 24), 32
-#: Fields of a distributed SAK: key number (KN), and the wrapped key, for the default suite
-#: GCM-AES-128.
-_KEY_NUMBER, _WRAPPED, _SAK_BYTES = slice(4, 8), slice(8, 32), 28
+#: Field of a distributed SAK: key number (KN).
+_KEY_NUMBER = slice(4, 8)
+#: The wrapped key, by bytes of the set. For the default suite GCM-AES-128 it follows the key
+#: number. For GCM-AES-256 the suite's identifier is before it, and the key is longer.
+_WRAPPED = {28: slice(8, 32), 52: slice(16, 56)}
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,12 @@ def distributed_keys(frames: Iterable[tuple[float, bytes]],
         sender, given = sets[_SENDER], sets[_SAK]
         name = sender[_CKN:]
         if not _is_authentic(frame, _derive_key(cak, b"IEEE8021 ICK", name)) or (
-                len(given) != _HEAD_BYTES + _SAK_BYTES):
+                len(given) - _HEAD_BYTES not in _WRAPPED):
             strange += 1
             continue
         identifier = sender[_MEMBER] + given[_KEY_NUMBER]
         keys.setdefault(identifier, DistributedKey(at_s, given[1] >> 6, identifier, _unwrap_key(
-            _derive_key(cak, b"IEEE8021 KEK", name), given[_WRAPPED])))
+            _derive_key(cak, b"IEEE8021 KEK", name), given[_WRAPPED[len(given) - _HEAD_BYTES]])))
     return list(keys.values()), strange
 
 

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, get_args
 
 from measure.records.record import NOT_PROVEN, CheckRecord
-from policies import Dot1xLayer, LinkLayer, Policy
+from policies import Dot1xLayer, Policy, alternatives
 from policies.link import Cipher
 from policies.options import is_secret
-from policies.proposals import GROUPS
 
 # --- Helpers of judges: checks, dropped packets, files and values ---
 
@@ -105,6 +104,7 @@ _COVERED_BY: Mapping[str, Sequence[str]] = {
     "link.roaming": ("fast transition", "FILS with cached keys", "goes on with cached keys",
                      "each roam negotiates keys as the policy says"),
     "link.vlan": ("VLAN tag on the wire",),
+    "link.further_vlans": ("other stations are in their VLANs",),
     "link.pmf": ("management frames are protected",
                  "station without protected management frames"),
     "link.akm": ("key management negotiated",), "link.sae": ("SAE element",),
@@ -191,32 +191,22 @@ def unchecked_settings(policy: Policy,
              *(_unchecked_dot1x(layers.dot1x, holding) if layers.dot1x else ())]
     if layers.link and layers.link.ocv:
         found.append(UncheckedSetting("link.ocv.hostapd", "link.ocv at hostapd", ""))
-    # A station shows the key management that it uses, not what else it would accept.
-    if layers.link and layers.link.accepted and len(layers.link.accepted) > 1:
-        found.append(UncheckedSetting("link.accepted", "link.accepted",
-                                      ", ".join(layers.link.accepted)))
-    if layers.link:
-        found += _unused_groups(layers.link)
-    if layers.ipsec and layers.ipsec.esp_proposal.split("-")[-1] in GROUPS:
-        found.append(UncheckedSetting("ipsec.esp_proposal", "the group in ipsec.esp_proposal",
-                                      layers.ipsec.esp_proposal))
-    # ESP's proposals pass encrypted. The kernels show the one that was chosen.
-    for name in ("esp_offered", "esp_accepted") if layers.ipsec else ():
-        unused = [each for each in getattr(layers.ipsec, name) or ()
-                  if layers.ipsec and each != layers.ipsec.esp_proposal]
-        if unused:
-            found.append(UncheckedSetting(f"ipsec.{name}", f"further proposals in ipsec.{name}",
-                                          ", ".join(unused)))
-    return found
+    return [*found, *_untried_alternatives(policy, {check.check for check in checks or ()})]
 
 
-def _unused_groups(link: LinkLayer) -> Iterator[UncheckedSetting]:
-    """Yield the groups of SAE that an end would use, too, and that no frame shows."""
-    for name in ("station_groups", "access_point_groups"):
-        unused = [group for group in getattr(link, name) or () if group not in link.tried_groups]
-        if unused:
-            yield UncheckedSetting(f"link.{name}", f"further groups in link.{name}",
-                                   ", ".join(map(str, unused)))
+def _untried_alternatives(policy: Policy, checks: AbstractSet[str]) -> Iterator[UncheckedSetting]:
+    """Yield fields with values that an end accepts, too, and that no attempt of the study shows.
+
+    A repetition that broke off has no checks, and yields no fields.
+    """
+    by_field: dict[str, list[str]] = {}
+    for field, value in alternatives.list_alternatives(policy.layers):
+        if checks and alternatives.CHECKS[field] not in checks:
+            by_field.setdefault(field, []).append(value)
+    for field, values in by_field.items():
+        yield UncheckedSetting(field, f"further values of {field}"
+                               if field != alternatives.ESP_GROUP else f"the group in {field}",
+                               ", ".join(values))
 
 
 def _uncovered_settings(policy: Policy, checks: AbstractSet[str]) -> Iterator[UncheckedSetting]:

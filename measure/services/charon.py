@@ -9,8 +9,10 @@ measured. Both take a `Site`: a running network with the settings of its run. `n
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,8 @@ from topologies.namespaces import mount_in_memory
 
 #: Time to wait for charon's answer in addition to the negotiation, in s.
 _REPLY_S = 15.0
+#: Interval between two looks for new keys of a child SA, in s.
+_RENEWAL_POLL_S = 0.02
 #: Log level of a vici command: no messages.
 _SILENT = "-1"
 
@@ -99,6 +103,28 @@ def list_ike_sas(charon: vici.Session) -> list[dict[str, Any]]:
             for name, sa in entry.items()]
 
 
+def renew_child(charon: vici.Session, child: str, limit_s: float) -> None:
+    """Make charon negotiate new keys of a child SA, and wait for the new SA.
+
+    Raises:
+        MeasureError: There is no new SA in time.
+    """
+    known = _child_numbers(charon, child)
+    charon.request("rekey", {"child": child})
+    until = time.monotonic() + limit_s
+    while not (new := _child_numbers(charon, child)) or new & known:
+        if time.monotonic() > until:
+            raise MeasureError("ike", f"the keys of {child} were not renewed within "
+                               f"{limit_s:.3g} s")
+        time.sleep(_RENEWAL_POLL_S)
+
+
+def _child_numbers(charon: vici.Session, child: str) -> set[str]:
+    """Return the numbers of a child's SAs that are installed or being renewed."""
+    return {_to_text(each["uniqueid"]) for entry in charon.list_sas() for sa in entry.values()
+            for each in sa["child-sas"].values() if _to_text(each["name"]) == child}
+
+
 def has_tunnel(charon: vici.Session, peers: Collection[str]) -> bool:
     """Return whether a child SA with one of these addresses is installed."""
     return any(_to_text(child["state"]) == "INSTALLED"
@@ -166,6 +192,29 @@ class Charon(DaemonService):
         """
         return _WITH_MLKEM if ("mlkem" in self._read_connections(node)
                                and Path(_WITH_MLKEM[0]).exists()) else _DEBIANS
+
+    @contextmanager
+    def replace_proposals(self, node: str, setting: str, value: str) -> Iterator[None]:
+        """Give a node's connection with its peer other proposals inside the context.
+
+        Args:
+            node: The node.
+            setting: `proposals` of IKE, or `esp_proposals`.
+            value: The only proposal.
+
+        Raises:
+            MeasureError: charon does not take it.
+        """
+        file = self.site.mount / node / "swanctl/swanctl.conf"
+        own = file.read_text()
+        try:
+            file.write_text(re.sub(rf"^(\s*{setting} =).*$", rf"\1 {value}", own,
+                                   flags=re.MULTILINE))
+            self._load_connections(node)
+            yield
+        finally:
+            file.write_text(own)
+            self._load_connections(node)
 
     def _load_connections(self, node: str) -> None:
         home = self.site.mount / node

@@ -16,8 +16,8 @@ import re
 import socket
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -217,6 +217,8 @@ def _command_name(command: str) -> str:
 
 # --- Service for hostapd, with a connection to each access point ---
 
+#: hostapd's own values of settings that its file may lack.
+_DEFAULTS = {"sae_groups": "19"}
 #: Configuration line of opportunistic key caching: access points of one process share cached PMKs.
 _SHARES_KEYS = "\nokc=1\n"
 
@@ -306,6 +308,55 @@ class Hostapd(DaemonService):
         """
         self.controls[node].send_command(f"SET nas_identifier {name}")
 
+    @contextmanager
+    def replace_setting(self, node: str, setting: str, value: str,
+                        limit_s: float) -> Iterator[None]:
+        """Give an access point another value of a setting inside the context.
+
+        hostapd restarts the access point with it, and afterwards with its file's value.
+
+        Args:
+            node: The access point.
+            setting: Name of the setting in hostapd.conf.
+            value: The other value.
+            limit_s: Time limit of each start in s.
+
+        Raises:
+            MeasureError: hostapd does not take the value, or does not start in time.
+        """
+        own = re.search(rf"^{setting}=(.*)$", self._config_path(node).read_text(), re.MULTILINE)
+        usual = own[1] if own else _DEFAULTS[setting]
+        self._restart_with(node, setting, value, limit_s)
+        try:
+            yield
+        finally:
+            self._restart_with(node, setting, usual, limit_s)
+
+    @contextmanager
+    def restart_after(self, node: str, limit_s: float) -> Iterator[None]:
+        """Restart an access point after the context. It then knows no station.
+
+        Raises:
+            MeasureError: hostapd does not start in time.
+        """
+        try:
+            yield
+        finally:
+            self._restart_with(node, "", "", limit_s)
+
+    def _restart_with(self, node: str, setting: str, value: str, limit_s: float) -> None:
+        """Restart an access point, with another value of a setting if one is named."""
+        control = self.controls[node]
+        control.send_command("DISABLE")
+        if setting:
+            control.send_command(f"SET {setting} {value}")
+        control.drop_events()
+        control.send_command("ENABLE")
+        if control.wait_event({"AP-ENABLED"}, time.monotonic() + limit_s) is None:
+            raise MeasureError("testbed", f"hostapd on {node} does not start again within "
+                               f"{limit_s:.3g} s")
+        self.site.testbed.attach_vlan(node)
+
     def expire_station(self, node: str, mac: str) -> None:
         """Make an access point forget a station that has left, as its inactivity timer would.
 
@@ -368,6 +419,36 @@ class WpaSupplicant(DaemonService):
         """Close the control sockets and end all supplicants."""
         self._connections.close()
         super().stop()
+
+    @contextmanager
+    def replace_setting(self, node: str, setting: str, value: str) -> Iterator[None]:
+        """Give a supplicant another value of a global setting inside the context.
+
+        The network is created again with each value, because the supplicant derives secrets of it
+        only once (SAE's password element).
+
+        Raises:
+            MeasureError: wpa_supplicant does not take the value.
+        """
+        text = (self.site.mount / node / self.file).read_text()
+        own = re.search(rf"^{setting}=(.*)$", text, re.MULTILINE)
+        try:
+            self._renew_network(node, text, setting, value)
+            yield
+        finally:
+            self._renew_network(node, text, setting, own[1] if own else "")
+
+    def _renew_network(self, node: str, text: str, setting: str, value: str) -> None:
+        """Set a global setting, and replace the supplicant's network by an equal one."""
+        control = self.controls[node]
+        control.send_command(f"SET {setting} {value}")
+        control.send_command("REMOVE_NETWORK 0")
+        control.request("ADD_NETWORK")
+        block = re.search(r"^network=\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
+        for line in block[1].splitlines() if block else ():
+            name, is_setting, own = line.strip().partition("=")
+            if is_setting and not name.startswith("#"):
+                control.send_command(f"SET_NETWORK 0 {name} {own}")
 
     def _global_socket(self, node: str) -> str:
         return str(self.site.run_folder(node) / "global")

@@ -50,6 +50,8 @@ _PASSED = frozenset((
     "ft_r0_key_lifetime", "r1_max_key_lifetime", "ft_psk_generate_local"))
 #: Value of hostapd's option wpa for WPA and WPA2 (RSN) in one network.
 _WPA_AND_RSN = 3
+#: Largest threshold of a policy's anti-clogging.
+_MOST_EXCHANGES = 10
 #: VLAN of a policy whose source does not say the number, which is the RADIUS server's.
 _ANY_VLAN = 20
 #: Values that qop writes itself, or that are hostapd's own default.
@@ -129,11 +131,21 @@ def _set_rsn(draft: PolicyDraft, options: Options, wpa: int) -> None:
     for keys in ("sae", "owe"):
         if draft.find_value("link.keys") == keys:
             set_group(draft, options.find_option(f"{keys}_groups"), "link.access_point_groups")
+    _set_anti_clogging(draft, options)
     set_group_management(draft, options.find_option("group_mgmt_cipher"))
     set_switch(draft, options, "rrm_neighbor_report", "link.neighbor_report")
     set_switch(draft, options, "bss_transition", "link.bss_transition")
     set_switch(draft, options, "beacon_prot", "link.beacon_protection")
     set_switch(draft, options, "ocv", "link.ocv")
+
+
+def _set_anti_clogging(draft: PolicyDraft, options: Options) -> None:
+    """Set at how many unfinished exchanges of SAE the access point asks for tokens."""
+    for name in ("sae_anti_clogging_threshold", "anti_clogging_threshold"):
+        option = options.find_option(name)
+        if option is not None and draft.find_value("link.keys") == "sae" \
+                and option.value.isdecimal() and int(option.value) <= _MOST_EXCHANGES:
+            draft.set_field("link.anti_clogging", int(option.value), option.setting)
 
 
 def _set_ciphers(draft: PolicyDraft, options: Options, wpa: int) -> None:

@@ -24,6 +24,8 @@ from policies.vocabulary import CREDENTIAL, FROM_SCENARIO
 _SECRETS = re.compile(r"Passphrase|PreSharedKey|.*Password|.*Passphrase|.*Key|.*Cert|SAE-PT-.*|"
                       r"Encrypted.*|.*-Identity", re.IGNORECASE)
 _SUFFIXES = (".psk", ".8021x", ".open")
+#: Settings for resumed TLS sessions, by method.
+_FAST = re.compile(r"EAP-(\w+)-FastReauthentication", re.IGNORECASE)
 _UNSAID = "the profile does not say it"
 #: iwd's words for networks with an older way in, by the profile's kind.
 _TRANSITIONS = {".psk": "personal", ".8021x": "enterprise", ".open": "open"}
@@ -163,13 +165,25 @@ def _fill_eap(draft: PolicyDraft, values: Mapping[str, Setting], line: int) -> N
     identity, own = values.get("eap-identity"), values.get(f"eap-{outer}-phase2-identity")
     found = [("eap", method), ("phase2", values.get(f"eap-{outer}-phase2-method")),
              ("ca_cert", values.get(f"eap-{outer}-cacert")),
-             ("domain_match", values.get(f"eap-{outer}-serverdomainmask"))]
+             ("domain_match", values.get(f"eap-{outer}-serverdomainmask")),
+             ("fast_reauth", values.get(f"eap-{outer}-fastreauthentication"))]
+    for setting in values.values():
+        if (other := _FAST.fullmatch(setting.key)) and other[1].lower() != outer:
+            draft.leave_out(setting, f"it is of EAP-{other[1].upper()}, which the profile does not "
+                            "use")
     if identity is not None and outer in ("peap", "ttls") and (
             own is None or own.value != identity.value):
         found.append(("anonymous_identity", identity))
     draft.assume_field("link.keys", "eap", "the profile's kind says it")
     draft.assume_field("link.cipher", "CCMP", f"{_UNSAID}, and this is the most common")
     draft.assume_field("link.pmf", 1, "iwd's default")
-    options = [Option(name, f"auth={setting.value}" if name == "phase2" else setting.value, setting)
+    options = [Option(name, _to_supplicant(name, setting.value), setting)
                for name, setting in found if setting is not None]
     network_filler(Options(options), line, "the profile")(draft)
+
+
+def _to_supplicant(name: str, value: str) -> str:
+    """Return a value of iwd as wpa_supplicant's option of this name has it."""
+    if name == "fast_reauth":
+        return "1" if value.lower() in _TRUE else "0"
+    return f"auth={value}" if name == "phase2" else value

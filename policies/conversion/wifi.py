@@ -526,6 +526,10 @@ def set_server_name(draft: PolicyDraft, options: Options) -> None:
 
 # --- MACsec ---
 
+#: MACsec's cipher suites by their numbers in wpa_supplicant 2.11.
+_SUITES = {0: "GCM-AES-128", 1: "GCM-AES-256"}
+
+
 def set_macsec(draft: PolicyDraft, options: Options, eap: Option | None) -> None:
     """Set MACsec on the wires behind access points.
 
@@ -536,11 +540,13 @@ def set_macsec(draft: PolicyDraft, options: Options, eap: Option | None) -> None
     """
     policy = options.find_option("macsec_policy")
     assert policy is not None
-    suite = {"wire.macsec": "GCM-AES-128"}
-    draft.set_field("wire.macsec", "GCM-AES-128", policy.setting)
-    other = options.find_option("macsec_csindex")
-    if other is not None and options.is_set(draft, "macsec_csindex"):
-        draft.set_nearest(suite, other.setting, "another cipher suite of MACsec", "GCM-AES-128")
+    index = options.find_option("macsec_csindex")
+    name = _SUITES.get(options.read_number(draft, "macsec_csindex"), "GCM-AES-256")
+    suite = {"wire.macsec": name}
+    draft.set_field("wire.macsec", name, *(each.setting for each in (index, policy)
+                                           if each is not None))
+    if index is not None and options.read_number(draft, "macsec_csindex") not in _SUITES:
+        draft.set_nearest(suite, index.setting, "a cipher suite of MACsec with XPN", name)
     if eap is not None:
         draft.set_nearest(suite, eap.setting, "a key (CAK) from EAP", "a key of the run")
     integrity, window = (options.find_option(f"macsec_{name}") for name in (

@@ -49,7 +49,7 @@ _LEAST_VISITS = 2
 #: Settings that no check of a drive covers, by layer.
 _NOT_PROVEN: Mapping[str, Sequence[str]] = {
     "link": ("group_cipher", "passphrases", "owe_transition", "offered", "accepted",
-             "station_pmf", "station_groups", "access_point_groups",
+             "station_pmf", "station_groups", "access_point_groups", "anti_clogging",
              "ft_over_ds"),
     "dot1x": ("message_authenticator", "accounting")}
 

@@ -44,7 +44,7 @@ STATIONS = (1, 10, 25, 50)
 #: Settings that no check of the hall covers, by layer.
 _NOT_PROVEN: Mapping[str, Sequence[str]] = {
     "link": ("group_cipher", "passphrases", "owe_transition", "offered", "accepted",
-             "station_pmf", "station_groups", "access_point_groups"),
+             "station_pmf", "station_groups", "access_point_groups", "anti_clogging"),
     "dot1x": ("message_authenticator", "accounting")}
 
 

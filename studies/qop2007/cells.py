@@ -15,6 +15,7 @@ from typing import Any
 from measure.agent.time_limits import TimeLimits
 from measure.agent.workload import HANDOFF_FULL, HANDOFF_PMKSA
 from policies import AaaLayer, Policy, policy_ids
+from policies.alternatives import list_alternatives
 from policies.eap_methods import USIM_METHODS
 from policies.layers import MOBIKE, MOBILE_IP, WIREGUARD
 from policies.loader import PAPER_IDS
@@ -146,6 +147,7 @@ def build_task(cell: Cell, settings: Settings) -> dict[str, Any]:
             "probes_server": policy.requires_message_authenticator,
             "revoked": describe_revoked(policy),
             "other_name": tls.other_name if (tls := policy.server_name_tls) else "",
+            "alternatives": [[*each] for each in list_alternatives(policy.layers)],
             "roaming": roaming_mode(policy, scenario),
             "over_ds": moves_over_ds(policy, scenario),
             "idle_s": idle_behind_nat_s(policy, scenario),
@@ -260,6 +262,11 @@ def check_vlan(policy: Policy, scenario: Scenario) -> None:
            if scenario.foreign_agent and policy.layers.mobility != MOBILE_IP else
            f"the interface {max(names, key=len)} has more than {LONGEST_WITH_VLAN} characters"
            if max(map(len, names)) > LONGEST_WITH_VLAN else "")
+    link = policy.layers.link
+    if link and link.further_vlans and not scenario.companions:
+        raise StudyError(f"policy {policy.id} in scenario {scenario.id}: link.further_vlans: "
+                         f"{scenario.mobile_node} is the only station; leave out further_vlans, or "
+                         "choose a scenario with other stations, such as N1")
     if why:
         raise StudyError(f"policy {policy.id} in scenario {scenario.id}: link.vlan: {why}; leave "
                          "out vlan, or choose another scenario")

@@ -15,6 +15,14 @@ from collections.abc import Mapping
 
 from measure.services import radius
 from policies import Dot1xLayer, IpsecLayer, LinkLayer, Policy, TlsSettings
+from policies.alternatives import (
+    ACCEPTED,
+    ANTI_CLOGGING,
+    CHECKS,
+    ESP_GROUP,
+    ESP_OFFERED,
+    STATION_GROUPS,
+)
 from policies.options import DaemonOptions
 from studies import policy_factors
 from studies.policy_factors import Change, add_layer, change_layer, control_cell, remove_layer
@@ -39,6 +47,7 @@ _OPENED = "frames open with the keys in force"
 _COMPUTED, _SIGNED = "EAP packets as computed", "post-quantum certificates"
 _REFUSED = "revoked certificate is refused"
 _OTHER_SERVER = "server with another name is refused"
+_FURTHER_GROUPS, _FURTHER_PROPOSALS = CHECKS[STATION_GROUPS], CHECKS[ESP_OFFERED]
 _LIMITS = "channel access and aggregates are as the air charges"
 
 
@@ -74,6 +83,8 @@ _NAMED, _IN_DOMAIN = "examples/wpa2-peap-server-name.yml", "examples/wpa2-eap-tl
 _ACCOUNTED = "examples/wpa2-eap-accounting.yml"
 _DEVICES = "examples/wpa2-psk-by-device.yml"
 _VLAN, _VLAN_PSK = "examples/wpa2-eap-vlan.yml", "examples/wpa2-psk-vlan.yml"
+_VLANS, _VLANS_PSK = "examples/wpa2-eap-vlans.yml", "examples/wpa2-psk-vlans.yml"
+_OTHERS_APART = "other stations are in their VLANs"
 _TAGGED, _BRIDGED = "VLAN tag on the wire", "station is in its VLAN's bridge"
 _APART = "other VLANs do not reach the station"
 _OWE_TRANSITION = "examples/owe-transition.yml"
@@ -81,6 +92,7 @@ _REKEY = "examples/wpa2-psk-group-rekey.yml"
 _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
 #: A station that tries two groups of SAE, and the 192-bit suite with fast transition.
 _GROUPS = "examples/wpa3-sae-groups.yml"
+_CLOGGED = "examples/wpa3-sae-anti-clogging.yml"
 _FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
 #: Scenario whose first RADIUS server is down.
 _FAILOVER = "examples/scenarios/radius-failover.yml"
@@ -95,7 +107,9 @@ _NESTED = "examples/wpa2-peap-eap-tls.yml"
 _IKE_SECRET, _IKE_CERTIFICATES, _IKE_EAP, _IKE_PASSWORD = (
     f"examples/ikev2-{way}.yml" for way in ("psk", "certificates", "eap", "eap-mschapv2"))
 _LISTS, _ESP_LISTS = "examples/ikev2-proposals.yml", "examples/ikev2-esp-proposals.yml"
+_FORWARD = "examples/ikev2-forward-secrecy.yml"
 _WINDOW = "examples/wpa3-eap-macsec-window.yml"
+_WIRE_256 = "examples/wpa3-eap-macsec-256.yml"
 _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
 
 
@@ -147,6 +161,14 @@ TODAYS: Mapping[str, Fault] = {
                "pairwise cipher negotiated", _NEGOTIATED, _OFFERED,
                "management frames are protected", _AGREED, "OWE exchange", "four-way handshake",
                _OPENED]),
+    "one-vlan-by-passphrase": Fault(
+        "the access point puts all stations into one VLAN",
+        policy=change_layer("link", further_vlans=None), on=control_cell(_VLANS_PSK, "N1"),
+        fails=[_OTHERS_APART]),
+    "one-vlan-by-radius": Fault(
+        "the RADIUS server names one VLAN for all stations",
+        policy=change_layer("link", further_vlans=None), on=control_cell(_VLANS, "N1"),
+        fails=[_OTHERS_APART]),
     "owe-alone": Fault(
         "no open network points at the one with OWE", policy=change_layer(
             "link", owe_transition=None), on=control_cell(_OWE_TRANSITION),
@@ -162,13 +184,29 @@ TODAYS: Mapping[str, Fault] = {
         "SAE in another group", policy=change_layer("link", group=20), on=control_cell("M3"),
         fails=["SAE group"]),
     "one-sae-group": Fault(
-        "the station tries the group of SAE that both ends have, and no other",
-        policy=change_layer("link", station_groups=None), on=control_cell(_GROUPS),
+        "the station tries no group of SAE before the one that both ends use",
+        policy=change_layer("link", station_groups=[19, 21]), on=control_cell(_GROUPS),
         fails=["SAE groups tried"]),
     "first-sae-group": Fault(
         "the access point accepts the group that the station tries first",
-        policy=change_layer("link", access_point_groups=[20, 19]), on=control_cell(_GROUPS),
+        policy=change_layer("link", access_point_groups=[20, 19, 21]), on=control_cell(_GROUPS),
         fails=["SAE group", "SAE groups tried"]),
+    "fewer-station-groups": Fault(
+        "the station has no group of SAE after the one that both ends use",
+        policy=change_layer("link", station_groups=[20, 19]), on=control_cell(_GROUPS),
+        fails=[_FURTHER_GROUPS]),
+    "fewer-access-point-groups": Fault(
+        "the access point has no group of SAE after the one that both ends use",
+        policy=change_layer("link", access_point_groups=[19]), on=control_cell(_GROUPS),
+        fails=[_FURTHER_GROUPS]),
+    "later-tokens": Fault(
+        "the access point asks for SAE tokens at another number of unfinished exchanges",
+        policy=change_layer("link", anti_clogging=None), on=control_cell(_CLOGGED),
+        fails=[CHECKS[ANTI_CLOGGING]]),
+    "one-key-management": Fault(
+        "the station of a mixed network accepts SAE alone",
+        policy=change_layer("link", accepted=None), on=control_cell(_MIXED),
+        fails=[CHECKS[ACCEPTED]]),
     "optional-pmf": Fault(
         "protected management frames are possible only", policy=change_layer("link", pmf=1),
         on=control_cell("M3"), fails=[_AGREED]),
@@ -519,6 +557,9 @@ TODAYS: Mapping[str, Fault] = {
         "the access point offers no 802.11ax, and 802.11ac in its place",
         policy=_configure_radio(ieee80211ax="0"), on=control_cell("M2"),
         sets={"medium": "802.11ax"}, fails=["association uses HE", _LIMITS]),
+    "smaller-wire-cipher": Fault(
+        "MACsec with keys of 128 bits in place of 256", policy=change_layer(
+            "wire", macsec="GCM-AES-128"), on=control_cell(_WIRE_256), fails=[_IN_WIRES_KERNELS]),
     "lower-band": Fault(
         "access point and station use 5 GHz in place of 6 GHz", policy=_use_5_ghz,
         on=control_cell("M3"), sets={"medium": "802.11ax-6ghz"},
@@ -574,6 +615,15 @@ SPOILT: Mapping[str, Fault] = {
     "expired-certificate": Fault(
         "a reported fault: the mobile node's certificate has expired",
         {"station.certificate": "expired"}, on=control_cell("M5")),
+    "expired-server-certificate": Fault(
+        "a reported fault: the RADIUS server's certificate has expired",
+        {"gateway.certificate": "expired"}, on=control_cell("M5")),
+    "expired-intermediate": Fault(
+        "a reported fault: an intermediate certificate of the RADIUS server's chain has expired",
+        {"gateway.certificate": "issuer-expired"}, on=control_cell("M5")),
+    "expired-station-intermediate": Fault(
+        "an intermediate certificate of the mobile node's chain has expired",
+        {"station.certificate": "issuer-expired"}, on=control_cell("M5")),
     "revoked-certificate": Fault(
         "the mobile node's certificate is revoked",
         {"station.certificate": "revoked"}, on=control_cell(_LISTED)),
@@ -719,17 +769,33 @@ UNPROTECTED: Mapping[str, Fault] = {
         fails=["IKE proposals offered"]),
     "other-preference": Fault(
         "the gateway prefers another one of the proposals that the mobile node offers",
-        policy=change_layer("ipsec", ike_accepted=["aes128-sha256-modp2048",
-                                                   "aes128-sha256-ecp256"]),
+        policy=change_layer("ipsec", ike_accepted=[
+            "aes256-sha256-modp3072", "aes128-sha256-modp2048", "aes128-sha256-ecp256"]),
         on=control_cell(_LISTS), fails=["IKE proposal"]),
     "other-esp-preference": Fault(
         "the gateway prefers another one of the ESP proposals that the mobile node offers",
-        policy=change_layer("ipsec", esp_accepted=["aes128gcm16", "aes256gcm16"]),
+        policy=change_layer("ipsec", esp_accepted=["aes128-sha256", "aes128gcm16", "aes256gcm16"]),
         on=control_cell(_ESP_LISTS), fails=["ESP transforms in the kernel"]),
     "other-esp-offer": Fault(
         "the mobile node does not offer the ESP proposal that both ends are to agree on",
         policy=change_layer("ipsec", esp_offered=["chacha20poly1305", "aes128gcm16"]),
         on=control_cell(_ESP_LISTS), fails=["ESP transforms in the kernel"]),
+    "fewer-ike-proposals": Fault(
+        "the gateway accepts no IKE proposal that the mobile node offers, except the agreed one",
+        policy=change_layer("ipsec", ike_accepted=None), on=control_cell(_LISTS),
+        fails=[_FURTHER_PROPOSALS]),
+    "fewer-esp-offers": Fault(
+        "the mobile node offers no ESP proposal after the one that both ends agree on",
+        policy=change_layer("ipsec", esp_offered=["chacha20poly1305", "aes256gcm16"]),
+        on=control_cell(_ESP_LISTS), fails=[_FURTHER_PROPOSALS]),
+    "fewer-esp-proposals": Fault(
+        "the gateway accepts no ESP proposal before the one that both ends agree on",
+        policy=change_layer("ipsec", esp_accepted=["aes256gcm16", "aes128gcm16"]),
+        on=control_cell(_ESP_LISTS), fails=[_FURTHER_PROPOSALS]),
+    "no-forward-secrecy": Fault(
+        "new keys of ESP come from IKE's keys, without an exchange in a group",
+        policy=change_layer("ipsec", esp_proposal="aes256gcm16"), on=control_cell(_FORWARD),
+        fails=[CHECKS[ESP_GROUP]]),
     "other-ike": Fault(
         "IKE of version 2 in place of 1", policy=change_layer("ipsec", ike=2),
         on=control_cell("P3"),

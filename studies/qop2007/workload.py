@@ -173,6 +173,7 @@ class Workload:
                                                probes_server=task["probes_server"],
                                                revoked=task["revoked"],
                                                other_name=task["other_name"])
+        arrival.try_alternatives(task["alternatives"], out)
         arrival.record_wires(out)
         try:
             self._refuse_control(task["authentications"])

@@ -134,6 +134,7 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
         "WPA3-P384-ML-KEM": "high", "WPA3-192-FT": "high",
         "WPA3-ML-DSA-44": "high", "WPA3-ML-DSA-65": "high", "WPA3-ML-DSA-87": "high",
         "WPA3-ML-KEM": "high", "WPA3-EAP-TLS-RESUMED": "high", "MACSEC-WINDOW": "high",
+        "MACSEC-256": "high", "PEAP-TLS-FIRST": "low", "WPA2-EAP-VLANS": "low",
         "WPA2-EAP-VLAN": "low", "WPA3-PEAP-ML-DSA-65": "low", "WPA3-TTLS-ML-DSA-65": "low",
         **{f"WPA3-{way}-ML-DSA-65": "high" for way in ("FILS", "FT", "OKC", "RESUMED", "RadSec")}}
     assert "dot1x.eap AKA'" in found["WPA3-EAP-AKA-PRIME"].unweighted
@@ -174,7 +175,7 @@ def todays_policies() -> Iterator[Policy]:
             "cipher": "CCMP", "keys": "eap", "roaming": roaming})
     yield policy_of("X", wireguard={})
     yield policy_of("X", quic={})
-    yield policy_of("X", wire={"macsec": "GCM-AES-128"})
+    yield from (policy_of("X", wire={"macsec": suite}) for suite in KNOWN_FACTS["wire.macsec"])
     yield policy_of("X", dot1x={"eap": "TLS", "tls": {"key": "p-384"}}, link={
         "cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
         "group_mgmt": "BIP-GMAC-256"})
@@ -360,8 +361,8 @@ def test_all_weights_zero_leaves_everything_without_protection(tmp_path: Path) -
      "'much' is not a number"),
     ("authentication: 2, data_integrity: 1}", "authentication: 'inf', data_integrity: 1}",
      "cannot be a weight"),
-    ("authentication: 2, data_integrity: 1}", "authentication: 1.5, data_integrity: 1}",
-     "write it in quotes"),
+    ("authentication: 2, data_integrity: 1}", "authentication: 1:30, data_integrity: 1}",
+     "'1:30' is not a number"),
     ("middle: 45, high: 70", "middle: 75, high: 70", "middle begins above high"),
     ("once: [data_integrity]", "once: [integrity]", "'integrity' is not a feature"),
     ("groups: {middle", "group: {middle", "group: there is no such field; did you mean groups?"),

@@ -69,7 +69,8 @@ OWN: dict[str, dict[str, Any]] = {
     "owe-transition": example("owe-transition"),
     "by-device": example("wpa2-psk-by-device"),
     "vlan": example("wpa2-eap-vlan"),
-    "vlan-psk": example("wpa2-psk-vlan"),
+    "vlan-psk": example("wpa2-psk-vlan"), "vlans": example("wpa2-eap-vlans"),
+    "vlans-psk": example("wpa2-psk-vlans"),
     "over-ds": example("wpa3-sae-ft-over-ds"),
     "fast-192-bit": example("wpa3-eap-192-bit-ft"),
     "sae-groups": example("wpa3-sae-groups"),
@@ -139,13 +140,14 @@ GONE = {
 #: Jobs of which only some nodes are looked at have no others: each takes its time.
 SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device", "over-ds",
                                "fast-192-bit", "sae-groups",
-                               "vlan-psk", "hints",
+                               "vlan-psk", "vlans-psk", "hints",
                                "tkip-group", "owe-transition", "tkip", "wep-40"],
                               ("station", "access_point")),
               **dict.fromkeys(["ikev2-transport", "aka", "temporary", "nested", "ike-lists",
                                "esp-lists", "ike-password",
                                "listed", "asked"], ("station", "home_agent")),
               "unasked": ("home_agent",), "vlan-ignored": ("access_point", "home_agent"),
+               "vlans": ("home_agent",),
                "many-nodes": ("home_agent",), "long-names": ("access_point",),
                "nameless-proxy": ("access_point", "home_agent")}
 #: Jobs with a store of their own, and what is made there.
@@ -578,6 +580,26 @@ def test_scripts_side_by_side_share_one_store(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("chain", "key"), [(2, "rsa2048"), (3, "p384")])
+def test_topmost_intermediate_has_expired_and_nothing_else(chain: int, key: str,
+                                                           tmp_path: Path) -> None:
+    """The root has signed it, as it signed the valid one."""
+    for name, more in (("usual", []), ("late", ["--issuer-expired"])):
+        subprocess.run([sys.executable, str(PKI), "--store", str(tmp_path / "pki"), "--output",
+                        str(tmp_path / name), "--name", name, "--eap", "server", "--key", key,
+                        "--chain", str(chain), *more], check=True, timeout=PATIENCE_S)
+    usual, late = (x509.load_pem_x509_certificates(
+        (tmp_path / name / "pki/cert.pem").read_bytes()) for name in ("usual", "late"))
+    now = dt.datetime.now(dt.UTC)
+    assert [each.not_valid_after_utc < now for each in late] == [False] * (chain - 1) + [True]
+    root = x509.load_pem_x509_certificate((tmp_path / "late/pki/ca.pem").read_bytes())
+    late[-1].verify_directly_issued_by(root)
+    late[-2].verify_directly_issued_by(late[-1])
+    assert late[-1].public_key() == usual[-1].public_key()
+    assert [each.value for each in late[-1].extensions] == [
+        each.value for each in usual[-1].extensions]
+
+
 def test_keys_are_of_one_form_with_and_without_cryptography(tmp_path: Path) -> None:
     """Where the package lacks, as in a container image, openssl makes keys that serve as well."""
     without = ("import runpy, sys; sys.modules['cryptography'] = None; sys.argv = sys.argv[1:]; "
@@ -857,6 +879,11 @@ def test_stations_get_a_vlan_by_radius_or_by_their_passphrase(rendered: Rendered
     assert 'Tunnel-Private-Group-Id := "20"' in server
     assert rendered.path("vlan-psk", "ap-a/hostapd.psk").read_text().splitlines()[-1].startswith(
         "vlanid=20 02:00:00:00:a2:00 ")
+    assert rendered.path("vlans-psk", "ap-a/hostapd.vlan").read_text().splitlines()[1:] == [
+        "20 wlan1.20", "30 wlan1.30"]
+    several = rendered.path("vlans", "ha-a/freeradius/radiusd.conf").read_text()
+    assert 'if (&Calling-Station-Id == "02-00-00-00-A2-00") {' in several
+    assert several.count("Tunnel-Private-Group-Id") == several.count("if (&Calling-Station-Id")
     ignored = settings(rendered.path("vlan-ignored", "ap-a/hostapd.conf"))
     assert "dynamic_vlan" not in ignored
     assert not rendered.path("vlan-ignored", "ap-a/hostapd.vlan").exists()

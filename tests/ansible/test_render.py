@@ -333,6 +333,7 @@ def test_each_control_takes_exactly_one_thing_away() -> None:
         spoilt += [key for key, value in own.items() if made["station"][key] != value]
         spoilt += [key for key in ("peers", "proxies") if made["gateway"][key] != "known"]
         spoilt += ["revocation"] * (made["gateway"]["revocation"] != "checked")
+        spoilt += ["certificate"] * (made["gateway"]["certificate"] != "valid")
         spoilt += ["vlans"] * (made["gateway"]["vlans"] != "used")
         spoilt += ["radsec_group"] * (made["gateway"]["radsec_group"] != "policy")
         spoilt += ["key"] * (len(set(made["mobile_ip"].values())) > 1)
@@ -363,7 +364,8 @@ def test_without_a_control_nothing_is_spoilt() -> None:
                                    "server_name": "checked"}
         assert made["gateway"] == {"peers": "known", "cross": "known", "proxies": "known",
                                    "revocation": "checked", "vlans": "used",
-                                   "radsec_group": "policy", **made["wires"]}
+                                   "radsec_group": "policy", "certificate": "valid",
+                                   **made["wires"]}
         assert len(set(made["mobile_ip"].values())) == 1
 
 

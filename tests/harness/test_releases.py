@@ -29,7 +29,7 @@ from plans import plan_of
 from policies import TlsSettings
 from studies import contract
 from studies.policy_factors import change_layer
-from topologies.loader import load_network
+from topologies.loader import load_network, load_scenario
 
 HELLO = PackageList("hello", ("hello",))
 
@@ -219,6 +219,28 @@ def test_testing_lacks_ikev1(release: str) -> None:
     reason = ("Debian testing has strongSwan 6.1 without IKEv1; choose another --release, or a "
               "policy with IKEv2")
     assert lacks == [reason if release == "forky" else "", ""]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_older_supplicants_lack_macsec_with_256_bits(release: str) -> None:
+    """Versions before 2.11 have GCM-AES-128 alone."""
+    policy = policies.load_named("M5-macsec")
+    longer = change_layer("wire", macsec="GCM-AES-256")(policy)
+    lacks = [find_missing_feature(contract.TestbedSpec(load_network("campus"), each,
+                                                       release=release))
+             for each in (policy, longer)]
+    assert ["add --release forky" in lack for lack in lacks] == [False, release != "forky"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_older_supplicants_lack_the_beacon_key_after_fast_transition(release: str) -> None:
+    """Such as M7's, where the signal decides on the next roam. M2-ft has no protected beacons."""
+    for scenario, has_drive in (("D2", True), ("E1", False)):
+        lacks = [find_missing_feature(contract.TestbedSpec(
+            load_scenario(scenario).network, policies.load_named(name), release=release))
+            for name in ("M7", "M2-ft", "M3")]
+        assert ["protected beacons after fast transition" in lack for lack in lacks] == [
+            has_drive and release != "forky", False, False]
 
 
 @pytest.mark.parametrize("run", [["--release", "trixie"], ["releases"]])

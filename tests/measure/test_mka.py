@@ -44,6 +44,15 @@ def test_a_key_is_unwrapped_and_counted_once() -> None:
     assert [(key.association, key.key) for key in both] == [(1, SAK), (2, bytes(16))]
 
 
+def test_a_key_of_256_bits_follows_the_suites_identifier() -> None:
+    """As for every suite but the default one (IEEE 802.1X-2020, figure 11-12)."""
+    sak, name = bytes(range(32)), bytes.fromhex("0080c20001000002")
+    wrapped = aes_key_wrap(mka._derive_key(CAK, b"IEEE8021 KEK", CKN), sak)
+    given = bytes((4, 0x50, 0, 52)) + (7).to_bytes(4, "big") + name + wrapped
+    [handed], strange = mka.distributed_keys([(1.0, message(LIVE_PEERS, given))], CAK)
+    assert (handed.key, handed.identifier[-1], strange) == (sak, 7, 0)
+
+
 @pytest.mark.parametrize("frame", [
     message(key_set(cak=bytes(16)), cak=bytes(16)),
     message(key_set())[:-1] + bytes((message(key_set())[-1] ^ 1,)),

@@ -16,6 +16,7 @@ from policies import (
     LinkLayer,
     Policy,
     TlsSettings,
+    alternatives,
     load_named,
     load_policy,
     policy_ids,
@@ -29,22 +30,36 @@ def _said(**layers: Any) -> list[str]:
         Policy.model_validate({"id": "X", "name": "X", "layers": layers}))]
 
 
-def test_what_else_a_station_accepts_is_named() -> None:
-    """On the air it shows what it uses alone."""
-    link = {"cipher": "CCMP", "keys": "sae", "pmf": 1, "offered": ["SAE", "WPA-PSK"]}
-    assert _said(link=link) == []
-    assert _said(link={**link, "accepted": ["SAE"]}) == []
-    assert _said(link={**link, "accepted": ["SAE", "WPA-PSK"]}) == ["link.accepted (SAE, WPA-PSK)"]
+SAE_LINK = {"cipher": "CCMP", "keys": "sae", "pmf": 1}
+IPSEC = {"ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "aes128-sha256"}
 
 
-def test_groups_of_sae_that_no_frame_shows_are_named() -> None:
-    """The station's refused groups are shown, and its further ones are not."""
-    link = {"cipher": "CCMP", "keys": "sae", "pmf": 2}
-    assert _said(link={**link, "station_groups": [21, 20, 19]}) == []
-    assert _said(link={**link, "station_groups": [21, 19, 20],
-                       "access_point_groups": [19, 20]}) == [
-        "further groups in link.station_groups (20)",
-        "further groups in link.access_point_groups (20)"]
+@pytest.mark.parametrize(("layers", "said"), [
+    ({"link": {**SAE_LINK, "offered": ["SAE", "WPA-PSK"], "accepted": ["SAE"]}}, []),
+    ({"link": {**SAE_LINK, "offered": ["SAE", "WPA-PSK"], "accepted": ["SAE", "WPA-PSK"]}},
+     ["further values of link.accepted (WPA-PSK)"]),
+    ({"link": {**SAE_LINK, "station_groups": [21, 20, 19]}}, []),
+    ({"link": {**SAE_LINK, "station_groups": [21, 19, 20], "access_point_groups": [19, 20]}},
+     ["further values of link.station_groups (20)",
+      "further values of link.access_point_groups (20)"]),
+    ({"link": {**SAE_LINK, "anti_clogging": 0}}, ["further values of link.anti_clogging (0)"]),
+    ({"ipsec": {**IPSEC, "esp_offered": ["aes128-sha256"]}}, []),
+    ({"ipsec": {**IPSEC, "esp_offered": ["aes256gcm16", "aes128-sha256"],
+                "esp_accepted": ["aes128-sha256", "3des-md5"],
+                "ike_accepted": ["aes128-sha256-ecp256", "aes256-sha256-modp2048"]}},
+     ["further values of ipsec.ike_accepted (aes256-sha256-modp2048)",
+      "further values of ipsec.esp_offered (aes256gcm16)",
+      "further values of ipsec.esp_accepted (3des-md5)"]),
+    ({"ipsec": {**IPSEC, "esp_proposal": "aes128-sha256-ecp256"}},
+     ["the group in ipsec.esp_proposal (ecp256)"])])
+def test_what_no_attempt_shows_is_named(layers: dict[str, Any], said: list[str]) -> None:
+    """Frames and kernels show what both ends agree on. A study without attempts names the rest."""
+    policy = Policy.model_validate({"id": "X", "name": "X", "layers": layers})
+    held = [CheckRecord(check=name, ok=True, detail="") for name in (
+        *_AT_HOME, "SAE groups tried", "key management offered")]
+    assert [each.description for each in judgement.unchecked_settings(policy, held)] == said
+    made = [CheckRecord(check=name, ok=True, detail="") for name in alternatives.CHECKS.values()]
+    assert judgement.unchecked_settings(policy, [*held, *made]) == []
 
 
 def test_options_are_named_each() -> None:
@@ -74,24 +89,6 @@ def test_realm_inside_a_tunnel_is_proven_in_any_network() -> None:
     assert "dot1x.tls.realm" not in {setting.path for setting in settings}
 
 
-def test_a_group_of_esp_is_negotiated_in_secret() -> None:
-    """Forward secrecy of ESP is agreed under IKE's keys."""
-    ipsec = {"ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "aes128-sha256"}
-    assert _said(ipsec=ipsec) == []
-    [said] = _said(ipsec={**ipsec, "esp_proposal": "aes128-sha256-ecp256"})
-    assert "aes128-sha256-ecp256" in said
-
-
-def test_further_proposals_of_esp_pass_in_secret() -> None:
-    """The kernels show the chosen one, and nothing shows the others."""
-    ipsec = {"ike": 2, "ike_proposal": "aes128-sha256-ecp256", "esp_proposal": "aes128-sha256"}
-    assert _said(ipsec={**ipsec, "esp_offered": ["aes128-sha256"]}) == []
-    assert _said(ipsec={**ipsec, "esp_offered": ["aes256gcm16", "aes128-sha256"],
-                        "esp_accepted": ["aes128-sha256", "3des-md5"]}) == [
-        "further proposals in ipsec.esp_offered (aes256gcm16)",
-        "further proposals in ipsec.esp_accepted (3des-md5)"]
-
-
 def test_of_the_projects_own_only_known_ones_are_named() -> None:
     """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
     left = {name: said for name in policy_ids()
@@ -109,6 +106,8 @@ PROVEN_BY = {
     "link.pmf": "protection of management frames negotiated",
     "link.akm": "key management negotiated", "link.sae": "SAE element", "link.group": "SAE group",
     "link.station_groups": "SAE groups tried", "link.access_point_groups": "SAE group",
+    "link.accepted": "station accepts further key managements",
+    "link.anti_clogging": "access point asks for SAE tokens",
     "link.group_mgmt": "protection of management frames negotiated",
     "link.roaming": "fast transition",
     "link.ft_over_ds": "fast transition over the DS",
@@ -119,6 +118,7 @@ PROVEN_BY = {
     "link.station_pmf": "station without protected management frames",
     "link.owe_transition": "OWE transition",
     "link.passphrases": "passphrase is the device's own", "link.vlan": "VLAN tag on the wire",
+    "link.further_vlans": "other stations are in their VLANs",
     "dot1x.message_authenticator": "server requires Message-Authenticator",
     "dot1x.accounting": "session is accounted",
     "dot1x.eap": "EAP method TLS", "dot1x.first_offer": "EAP method TLS",
@@ -144,7 +144,7 @@ PROVEN_BY = {
     "wire.replay_window": "MACsec replay window",
     "aaa.server": "challenge of the subscriber's key"}
 #: Those that `settings` names, and those that the study which has the checks refuses.
-NAMED = {"link.options", "link.ocv", "link.accepted", "dot1x.options", "dot1x.tls.realm"}
+NAMED = {"link.options", "link.ocv", "dot1x.options", "dot1x.tls.realm"}
 REFUSED = {"aaa.authority", "aaa.identity"}
 LAYERS = {"link": LinkLayer, "dot1x": Dot1xLayer, "dot1x.tls": TlsSettings, "ipsec": IpsecLayer,
           "wireguard": WireGuardLayer, "quic": QuicLayer, "mptcp": MptcpLayer, "wire": WireLayer,
@@ -266,6 +266,7 @@ def test_zero_that_differs_from_the_default_is_named() -> None:
 
 #: Fields that a function of their own names, or whose value no policy can change.
 _OTHERWISE = {"link.options", "dot1x.options", "dot1x.tls", "dot1x.tls.realm", "link.accepted",
+              "link.anti_clogging",
               "dot1x.message_authenticator", "ipsec.esp_offered", "ipsec.esp_accepted",
               "wireguard.authentication", "quic.authentication"}
 #: Layers that studies refuse, except the one which measures it by checks of its own.

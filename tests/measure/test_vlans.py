@@ -49,15 +49,16 @@ def tagged(vlan: int, to: str = AGENT) -> bytes:
     return injection.mac_bytes(to) + injection.mac_bytes(STATION) + tag + b"\x08\0" + bytes(46)
 
 
-def probes(vlan: int = 20) -> list[bytes]:
+def probes(vlan: int = 20, other: int = 0) -> list[bytes]:
     """The requests as they are sent in a testbed, one each without tag, in its VLAN and beside."""
     sent: list[bytes] = []
-    testbed = SimpleNamespace(vlan=vlan, run_command=lambda *_: f"{AGENT}\n")
+    testbed = SimpleNamespace(run_command=lambda *_: f"{AGENT}\n")
     patch = pytest.MonkeyPatch()
     patch.setattr(injection, "send_on_interface", lambda *words: sent.append(words[-1]))
     patch.setattr(vlan_probes.time, "sleep", lambda _: None)
     with patch.context():
-        vlan_probes.send_vlan_probes(cast("Any", testbed), "ha-a", "air0", "10.1.0.12")
+        vlan_probes.send_vlan_probes(cast("Any", testbed), "ha-a", "air0", "10.1.0.12", vlan,
+                                     other)
     patch.undo()
     return sent
 
@@ -127,6 +128,33 @@ def test_requests_of_other_vlans_must_not_arrive(tmp_path: Path, arrived: list[i
     assert failed(tmp_path, mn=[sent[at] for at in arrived]) == {
         "other VLANs do not reach the station"}
     assert failed(tmp_path, wire=GOOD["wire"][:3]) == {"other VLANs do not reach the station"}
+
+
+SEVERAL = load_policy(PROJECT / "examples" / "wpa2-psk-vlans.yml")
+
+
+@pytest.mark.parametrize(("vlan", "tag", "holds"), [
+    (30, 30, True), (30, None, True), (20, 30, False), (30, 20, False), (0, None, False)])
+def test_other_stations_are_in_their_own_vlans(vlan: int, tag: int | None, tmp_path: Path, *,
+                                               holds: bool) -> None:
+    """N1's second station is in VLAN 30: by its bridge, and by its frames if there are any."""
+    scenario = load_scenario("N1")
+    mac = injection.mac_bytes(scenario.network.nodes["a2"].radio_mac)
+    frame = injection.mac_bytes(AGENT) + mac + b"\x81\0" + (tag or 0).to_bytes(2, "big") + bytes(46)
+    made_up_captures.written(tmp_path / "traffic-wire.pcap", enumerate([frame] * (tag is not None)))
+    made_up_captures.written(tmp_path / "auth-mn.pcap", enumerate([]))
+    kernel = {"companion_vlans": {"a2": bridge(vlan)} if vlan else {}}
+    observed = replace(observation.build_observation(
+        scenario, {"stamps": {}, "kernel": kernel}, {}), folder=tmp_path)
+    assert SEVERAL.layers.link is not None
+    made = {check.check: check for check in vlans.check_vlan(SEVERAL.layers.link, observed)}
+    assert made["other stations are in their VLANs"].ok is holds
+
+
+def test_request_in_another_vlan_is_in_that_of_another_station() -> None:
+    """An access point sends it there, so that its absence at the mobile node says something."""
+    assert [frame[12:16].hex() for frame in probes(20, 30)][1:] == ["81000014", "8100001e"]
+    assert probes(4094)[2][12:16].hex() == "81000001"
 
 
 def test_vlan_of_an_accept_is_read_with_and_without_tunnel_tags() -> None:

@@ -304,6 +304,7 @@ def test_replaced_setting_is_listed(name: str) -> None:
                    for note in again.notes), lines[number - 1]
 
 
+IWD_PEAP = "[Security]\nEAP-Method=PEAP\nEAP-PEAP-Phase2-Method=MSCHAPV2\n"
 HOSTAPD = "interface=wlan0\nssid=x\nwpa=2\nrsn_pairwise=CCMP\n"
 NETWORK = 'network={{\nssid="x"\n{}\n}}\n'
 WPA2 = 'key_mgmt=WPA-EAP\neap=PEAP\nphase2="auth=MSCHAPV2"\n'
@@ -556,6 +557,15 @@ SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
          "ieee80211w: left out: TKIP has no protected man"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nocv=1\n", {"link": WPA2_PSK},
      ":6: ocv: left out: ocv needs protected management frames"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\nieee80211w=2\nsae_anti_clogging_threshold=5\n",
+     {"link": {**WPA3, "anti_clogging": 5}}, ""),
+    ("x.8021x", IWD_PEAP + "EAP-PEAP-FastReauthentication=true\n",
+     {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {**PEAP, "tls": {"sessions": "resumed"}}}, ""),
+    ("x.8021x", IWD_PEAP + "EAP-PEAP-FastReauthentication=false\n",
+     {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": PEAP}, ""),
+    ("x.8021x", IWD_PEAP + "EAP-TLS-FastReauthentication=true\n",
+     {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": PEAP},
+     ":4: [Security] EAP-TLS-FastReauthentication: it is of EAP-TLS, which the profile does not"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nsae_sync=5\n", {"link": WPA2_PSK},
      ":6: sae_sync: left out: hostapd's option sae_sync has no effect without link.keys sae"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-EAP\nauth_server_type=TLS\n",
@@ -675,8 +685,10 @@ SETTINGS += [
      ":6: rsn_preauth: not measured here, but a policy's options can have it for hostapd"),
     ("h.conf", ("interface=eth0\ndriver=macsec_linux\nmacsec_policy=1\nmacsec_replay_window=8\n"
                "mka_cak=00112233445566778899aabbccddeeff\nmacsec_csindex=1\n"),
-     {"wire": {"macsec": "GCM-AES-128", "replay_window": 8}},
-     ":6: macsec_csindex: another cipher suite of MACsec is not measured here: GCM-AES-128 sta"),
+     {"wire": {"macsec": "GCM-AES-256", "replay_window": 8}}, ""),
+    ("h.conf", ("interface=eth0\ndriver=macsec_linux\nmacsec_policy=1\nmacsec_csindex=3\n"),
+     {"wire": {"macsec": "GCM-AES-256"}},
+     ":4: macsec_csindex: a cipher suite of MACsec with XPN is not measured here: GCM-AES-256 sta"),
     ("h.conf", "interface=eth0\ndriver=macsec_linux\nmacsec_policy=1\nieee8021x=1\n",
      {"wire": {"macsec": "GCM-AES-128"}},
      ":4: ieee8021x: a key (CAK) from EAP is not measured here: a key of the run stands in for it"),

@@ -644,6 +644,18 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="eap", vlan=4095), "dot1x": {"eap": "TLS"}},
         "x.yml:7: layers.link.vlan: 4095 is too large; write 1 to 4094",
     ),
+    "further VLANs without a first one": (
+        {"link": link(passphrases="by-device", further_vlans=[30])},
+        "x.yml:9: further_vlans are of stations after the first one, which has no vlan; add vlan",
+    ),
+    "a further VLAN that is the first one": (
+        {"link": link(passphrases="by-device", vlan=20, further_vlans=[30, 20])},
+        "x.yml:10: further_vlans names no VLAN, or one twice, or that of vlan; write a list of",
+    ),
+    "tokens against clogging without SAE": (
+        {"link": link(anti_clogging=0)},
+        "x.yml:7: anti_clogging is of SAE, and keys is psk; leave out anti_clogging, or write",
+    ),
     "neighbor reports with WEP": (
         {"link": {"cipher": "WEP-104", "keys": "static", "neighbor_report": 1}},
         "x.yml:7: neighbor_report is measured with WPA2 and later, and cipher is WEP-104; leave",
@@ -758,17 +770,12 @@ SINGLE_VALUES: list[tuple[str, str]] = [
         ("station_groups: [20, 22]", "station_groups.1: 22 is not known; write one of: 19, 20"),
         ("group: p-256", "group: 'p-256' is 19; write group: 19"),
         ("group: yes", "group: yes is a boolean in YAML, where a number belongs; write one of: 19"),
-        ("roaming: ft, ft_over_ds: yes", "ft_over_ds: yes is a boolean in YAML"),
         ("roaming: ft, over_ds: 1", "over_ds"),
-        ("ocv: true", "ocv: true is a boolean in YAML, where a number belongs; write 1"),
-        ("beacon_protection: no", "no is a boolean in YAML, where a number belongs; write 0"),
         ("beacon_protection: 2", "beacon_protection: 2 is not known; write one of: 0, 1"),
         ("group_cipher: TKIP", "a network with TKIP has no protected management frames; leave")]),
     *((f"wireguard: {{roams: {value}}}", said) for value, said in [
-        ("true", "roams: true is a boolean in YAML, where a number belongs; write 1"),
         ("2", "roams: 2 is not known; write one of: 0, 1"),
         ("'1'", "roams: '1' is text; write 1 without quotes")]),
-    ("wire: {macsec: GCM-AES-128, encrypts: true}", "where a number belongs; write 1"),
     ("ipsec: {ike: 2, ike_proposal: aes256-sha256-ecp256, esp_proposal: aes256gcm16, mobike: 2}",
      "mobike: 2 is not known; write one of: 0, 1"),
     *((f"dot1x: {{eap: TLS, tls: {{{field}}}}}", said) for field, said in [
@@ -840,22 +847,66 @@ def test_misspelling_of_a_numbered_word_is_recognised(word: str, meant: str) -> 
 # Daemon options
 
 
-@pytest.mark.parametrize("word", ["yes", "on", "true", "True"])
-def test_booleans_where_a_daemon_wants_a_number(word: str, tmp_path: Path) -> None:
-    """YAML's boolean words are refused in options, with 1 and the quoted word as ways out."""
-    lines = f"  link:\n    cipher: CCMP\n    keys: psk\n    options: {{hostapd: {{wmm: {word}}}}}\n"
-    assert message(tmp_path, HEAD + lines) == (
-        f"x.yml:7: layers.link.options.hostapd.wmm: {word} is a boolean in YAML, where the daemon "
-        f"wants 0, 1 or a word; write 1, or '{word}' in quotes for the word"
-    )
+@pytest.mark.parametrize(("word", "value"), [
+    ("yes", 1), ("on", 1), ("True", 1), ("off", 0), ("1.5", "1.5"), ("010", "010"), ("10", 10),
+    ("2026-12-01", "2026-12-01"), ("10:30", "10:30")])
+def test_unquoted_option_of_a_daemon(word: str, value: int | str, tmp_path: Path) -> None:
+    """hostapd and wpa_supplicant have 0 and 1 for YAML's booleans, and read other text."""
+    file = tmp_path / "x.yml"
+    file.write_text(HEAD + "  link: {cipher: CCMP, keys: psk, options: {hostapd: "
+                    f"{{wpa_group_rekey: {word}}}}}}}\n")
+    assert load_policy(file).layers.link.options.hostapd == {"wpa_group_rekey": value}
+
+
+UNTIL_TLS = "dot1x: {eap: TLS, "
+
+
+@pytest.mark.parametrize(("layer", "field", "value"), [
+    (UNTIL_TLS + "tls: {version: 1.2}}", "dot1x.tls.version", "1.2"),
+    (UNTIL_TLS + "tls: {version: 1.3}}", "dot1x.tls.version", "1.3"),
+    (UNTIL_TLS + "tls: {fragment_bytes: 0500.0}}", "dot1x.tls.fragment_bytes", 500),
+    (UNTIL_TLS + "tls: {chain: 03}}", "dot1x.tls.chain", 3),
+    ("link: {cipher: CCMP, keys: psk, pmf: 01}", "link.pmf", 1),
+    ("link: {cipher: CCMP, keys: psk, pmf: off}", "link.pmf", 0),
+    ("link: {cipher: CCMP, keys: psk, pmf: 2.0}", "link.pmf", 2),
+    ("link: {cipher: CCMP, keys: psk, pmf: 1, ocv: yes}", "link.ocv", 1),
+    ("link: {cipher: CCMP, keys: psk, neighbor_report: on}", "link.neighbor_report", 1),
+    ("link: {cipher: CCMP, keys: sae, pmf: 2, group: 019}", "link.group", 19),
+    ("link: {cipher: CCMP, keys: sae, pmf: 2, station_groups: [+19, 20.0]}",
+     "link.station_groups", [19, 20]),
+    ("wire: {macsec: GCM-AES-128, encrypts: false}", "wire.encrypts", 0),
+    ("wireguard: {keepalive: 08, preshared_key: True}", "wireguard.keepalive", 8),
+    ("wireguard: {keepalive: 2e1}", "wireguard.keepalive", 20),
+    ("wireguard: on", "wireguard.preshared_key", None),
+    ("link: off", "link", None), ("link: no", "link", None), ("link: false", "link", None)])
+def test_unquoted_value_needs_no_correction(layer: str, field: str, value: Any,
+                                            tmp_path: Path) -> None:
+    """YAML's numbers and booleans are read as the types that the fields have."""
+    file = tmp_path / "x.yml"
+    file.write_text(f"id: X\nname: x\nlayers:\n  {layer}\n")
+    found: Any = load_policy(file).layers
+    for name in field.split("."):
+        found = getattr(found, name)
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize("word", ["12", "06", "010", "1.20", "0x10", "10:30", "2007-01-01", "on",
+                                  "No", "1_000", "1e3"])
+def test_unquoted_name_is_its_text(word: str, tmp_path: Path) -> None:
+    """An id and a name are text, however YAML reads them."""
+    file = tmp_path / "x.yml"
+    name = word.replace(":", "-").replace(".", "-")
+    file.write_text(f"id: {name}\nname: {word}\nlayers: {{}}\n")
+    policy = load_policy(file)
+    assert (policy.id, policy.name) == (name, word)
 
 
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ("  link: {cipher: CCMP, keys: psk, pmf: no}", "pmf: no is a boolean in YAML, .*; write 0"),
+        ("  link: {cipher: CCMP, keys: psk, pmf: yes}", "pmf: yes is a boolean .*; write 1"),
         ("  dot1x: {eap: on}", "eap: on is a boolean in YAML, .*; write one of: MD5, TLS"),
-        ("  link: off", "link: off is a boolean in YAML, .*; write null for none"),
+        ("  link: on", "link: on is a boolean in YAML, .*; write its keys below it"),
         ("  ipsec: {ike: false}", "ike: false is a boolean in YAML, .*; write one of: 1, 2"),
     ],
 )
@@ -888,7 +939,7 @@ def test_option_table_says_one_thing_of_each_option() -> None:
             for field in (*group.needs, *filter(None, [group.excludes])):
                 declared = find_declaration(policies.Layers, field.split("."))
                 assert set(group.needs.get(field, ())) <= {"any", *map(str, declared.choices)}
-                assert declared.choices
+                assert declared.choices or declared.is_number
 
 
 EAP = {"link": link(keys="eap"), "dot1x": {"eap": "PEAP", "inner": "MSCHAPV2"}}
@@ -1011,7 +1062,7 @@ def test_impossible_options(option: dict[str, Any], expected: str, tmp_path: Pat
         ({"esp_proposal": "aes128-sha256,3des-sha1"}, "7: .*esp_offered and esp_accepted; wr"),
         ({"esp_proposal": "3des-sha1!"}, "7: .*; write esp_proposal: 3des-sha1"),
         ({"esp_proposal": ""}, "7: .*not one proposal"),
-        ({"esp_proposal": 3}, "7: .*3 stands where text belongs; write it in quotes"),
+        ({"esp_proposal": 3}, "7: .*'3' is no encryption known here"),
         ({"mode": "tunel"}, "8: .*did you mean 'tunnel'"),
     ],
 )
@@ -1125,30 +1176,25 @@ NO_POLICY: dict[str, tuple[str | bytes, str]] = {
     "impossible escape": ('id: "\\UFFFFFFFF"', "1: this is not valid YAML; check the escapes"),
     "half a character": ('id: "\\uD800"', "1: .* holds half a character; write the whole"),
     "block as key": ("{a: b}: c\n", "1: a block or list stands where a key belongs; write a word"),
-    "hexadecimal": ("id: X\nname: 0x10\n", "2: 0x10 is not plain text, YAML reads it as int; w"),
-    "sexagesimal": ("id: X\nname: 10:30\n", "2: 10:30 is not plain text, .* write it in quotes"),
-    "decimal": ("id: X\nname: 1.5\n", "2: 1.5 is not plain text, YAML reads it as float; write"),
     "decimal number": (
-        "layers:\n  wireguard: {mtu: 1400.5}\n",
-        "2: layers.wireguard.mtu: 1400.5 is not .* as float; write a whole number, 576 to 1440$"),
-    "number as decimal": ("layers:\n  link: {pmf: 1.0}\n",
-                          "2: layers.link.pmf: 1.0 is not .* as float; write one of: 0, 1, 2$"),
+        HEAD + "  wireguard: {mtu: 1400.5}\n",
+        "4: layers.wireguard.mtu: '1400.5' stands where a number belongs; write 576 to 1440$"),
     "hexadecimal number": (
-        "layers:\n  wireguard: {keepalive: 0x19}\n",
-        "2: layers.wireguard.keepalive: 0x19 is not .*; write a whole number, 1 to 65535$"),
+        HEAD + "  wireguard: {keepalive: 0x19}\n",
+        ("4: layers.wireguard.keepalive: YAML reads 0x19 as a hexadecimal number, which is 25; "
+         r"write the decimal number \(write 1 to 65535\)$")),
+    "octal number": (
+        HEAD + "  wireguard: {keepalive: 010}\n",
+        "4: layers.wireguard.keepalive: YAML reads 010 as an octal number, which is 8; write the"),
     "decimal word": (
-        "layers:\n  dot1x: {eap: TLS, tls: {version: 1.3}}\n",
-        "2: 1.3 is not .* as float; write it in quotes, or as a plain whole number$"),
-    "decimal option": ("layers:\n  link: {options: {hostapd: {x: 0.5}}}\n",
-                       "2: 0.5 is not .* as float; write it in quotes"),
-    "date": ("id: 2007-01-01\n", "1: 2007-01-01 is not plain text, .* timestamp; write it in q"),
-    "number as id": ("id: 12\nname: x\nlayers: {}\n", "1: id: 12 stands where text belongs; write"),
-    "boolean as name": ("id: X\nname: on\nlayers: {}\n", "2: name: on is .*; write 'on' in quotes"),
+        HEAD + "  dot1x: {eap: TLS, tls: {version: 1.4}}\n",
+        "4: layers.dot1x.tls.version: '1.4' is not known; write one of: 1.2, 1.3$"),
+    "list as id": ("id: [12]\nname: x\nlayers: {}\n", "1: id: a list stands where text belongs;"),
     "id with a slash": ("id: ../x\nname: x\nlayers: {}\n", "1: id: '../x' cannot name files and"),
     "id with newline": ('id: "X\\n"\nname: x\nlayers: {}\n', "1: id: .* cannot name files and"),
     "template": ("id: X\nname: '{{ x }}'\nlayers: {}\n", "2: name: .* contains {{; leave out {{"),
     "long name": (f"id: X\nname: {'x' * 101}\nlayers: {{}}\n", "2: name: has 101 characters; wri"),
-    "several": ("id: 1\nname: 2\nlayers: 3\n", r"1: id: .* in quotes \(and 2 more\)$"),
+    "several": ("id: []\nname: {}\nlayers: 3\n", r"1: id: .* line of text \(and 2 more\)$"),
     "65 KiB": (b"#" * (SIZE_LIMIT + 1), "1: 65537 bytes are too many; a policy has at most 65536"),
 }
 

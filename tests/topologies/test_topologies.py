@@ -305,7 +305,7 @@ LINKS = ("network", "links")
     (without("peer"), "peer: is missing; add it"),
     (without("network"), ": "),
     (put("network", value=17), ": "),
-    (put("id", value=7), "id: 7 is not text; write it in quotes"),
+    (put("id", value=[7]), "id: is not text; write one text"),
     (put(*NODES, "a2", "kind", value="sation"),
      "a2: a radio, and 0 of the duties"),
     (put(*NODES, "a2", "kind", value=7), "nodes.a2.duties.0: 7 is not text"),
@@ -321,7 +321,7 @@ LINKS = ("network", "links")
     (put(*LINKS, 0, "delay_ms", value=-1), "delay_ms: -1"),
     (put(*LINKS, 0, "queue_packets", value=0), "queue_packets: 0; write 1 to 1000000"),
     (put(*NODES, "a2", "gatway", value="10.1.0.1"), "nodes.a2.gatway: "),
-    (put(*NODES, "ha-a", "forwarding", value=1), "nodes.ha-a.forwarding: "),
+    (put(*NODES, "ha-a", "forwarding", value=2), "nodes.ha-a.forwarding: "),
     (put(*NODES, "ap-a", "channel", value="1"), "nodes.ap-a.channel: "),
     (put(*NODES, "router", "routes", value=[]), "nodes.router.routes: "),
     (put(*NODES, "a2", value=None), "nodes.a2: "),
@@ -378,7 +378,7 @@ def test_errors_point_to_the_page_that_lists_fields(tmp_path: Path) -> None:
 
 
 LATER: list[tuple[str, Callable[[str], Any], Any]] = [
-    ("a date", load_scenario, put("title", value="DATE")),
+    ("a date", load_scenario, put("mobile_node", value="DATE")),
     ("control character", load_scenario, "id: \x01\n"),
     ("recursion", load_scenario, OWN.replace("a visit", "&a [*a]")),
     ("id that is a path", load_scenario, put("id", value="../N2")),

@@ -16,6 +16,7 @@ import pytest
 from conftest import PROJECT
 from measure.agent.errors import MeasureError
 from measure.capture.tcpdump import HEADERS, CapturePoint
+from policies.alternatives import CHECKS
 from policies.dot1x import InnerMethod
 from policies.eap_methods import EapMethod
 from policies.link import Cipher
@@ -41,6 +42,7 @@ COMPOSED = {
         "f'TLS {version}'": ["TLS 1.2", "TLS 1.3"],
         "INNER_USER_CHECK": ["user inside the tunnel has the realm"],
         "f'inner method {name}'": [f"inner method {inner}" for inner in get_args(InnerMethod)]},
+    "measure/checks/alternatives.py": {"name": sorted(set(CHECKS.values()))},
     "measure/checks/key_management.py": {"HIDDEN_NETWORK_CHECK": ["hidden network"]},
     "measure/checks/network_services.py": {
         "AUTHENTICATOR_CHECK": ["server requires Message-Authenticator"],

@@ -36,7 +36,10 @@ def test_a_small_mtu_cures_wireguard_on_a_wire_that_drops_long_packets(qop: Qop,
     ("tls-1.3-alone", "M4", "N2", "protocol version"),
     ("dropped-fragments", "M5", "N2", "802.1X did not finish"),
     ("no-r1-keys", "M7", "E1", "status 53"),
-    ("expired-certificate", "M5", "N2", "certificate")])
+    ("expired-certificate", "M5", "N2", "certificate"),
+    ("expired-server-certificate", "M5", "N2", "error 10 (certificate has expired) depth 0"),
+    ("expired-intermediate", "M5", "N2", "error 10 (certificate has expired) depth 1"),
+    ("expired-station-intermediate", "M5", "N2", "OpenSSL says error 10 : certificate has")])
 def test_reported_faults_fail_as_reported(qop: Qop, fault: str, policy: str, scenario: str,
                                           reason: str) -> None:
     done, records = qop.run("red", "--policies", policy, "--scenarios", scenario, "--fault", fault,

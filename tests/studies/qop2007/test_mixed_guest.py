@@ -152,6 +152,21 @@ def test_revoked_certificates_are_refused(qop: Qop) -> None:
         assert [each.check for each in record.evidence if not each.ok] == fails
 
 
+def test_stations_of_one_cell_are_in_vlans_of_their_own(qop: Qop) -> None:
+    """By passphrase and by RADIUS. With one VLAN for all, exactly one check fails."""
+    apart = "other stations are in their VLANs"
+    for kind, control in (("psk", "one-vlan-by-passphrase"), ("eap", "one-vlan-by-radius")):
+        cell = [*SMALL, "--policies", "P1", "--policy", str(EXAMPLES / f"wpa2-{kind}-vlans.yml")]
+        done, records = qop.run(kind, *cell, "--scenarios", "N1,N3,R1")
+        assert done.returncode == 0, done.stdout
+        found = [checks(each) for each in records.values() if each.cell["policy"] != "P1"]
+        assert len(found) == 3 and all(apart in each for each in found)
+        done, records = qop.run(control, *cell, "--scenarios", "N1", "--fault", control)
+        assert done.returncode == 1
+        [record] = [each for each in records.values() if each.cell["policy"] != "P1"]
+        assert [each.check for each in record.evidence if not each.ok] == [apart]
+
+
 def test_server_with_another_name_is_refused(qop: Qop) -> None:
     """By its name or its domain, also behind a proxy and by RadSec; controls fail their check."""
     refused = "server with another name is refused"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from conftest import PROJECT, VIRTUAL, Qop, checks
+from policies.alternatives import CHECKS, ESP_GROUP, ESP_OFFERED
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
+FURTHER = CHECKS[ESP_OFFERED]
 CELL = [*VIRTUAL, "--policy", str(PROJECT / "examples" / "ikev2-proposals.yml"),
         "--policies", "P3", "--scenarios", "N2", "--repetitions", "1", "--stream-bytes", "100k"]
 
@@ -31,15 +33,41 @@ def test_gateway_takes_the_first_esp_proposal_that_is_offered(qop: Qop) -> None:
     [record] = [each for each in records.values() if each.cell["policy"] == "IKEv2-ESP-LISTS"]
     assert checks(record)["IKE proposal"].startswith("aes256-sha512-ecp521 chosen")
     assert checks(record)["ESP transforms in the kernel"].startswith("4 of 4 SAs")
-    for control in ("other-esp-preference", "other-esp-offer"):
+    assert checks(record)[FURTHER].count("4 of 4 SAs in the kernels have it, let in") == 4
+    for control, fails in (("other-esp-preference", "ESP transforms in the kernel"),
+                           ("other-esp-offer", "ESP transforms in the kernel"),
+                           ("fewer-esp-offers", FURTHER), ("fewer-esp-proposals", FURTHER)):
         _, records = qop.run(control, *cell, "--policies", "P3", "--fault", control)
         [record] = [each for each in records.values() if each.cell["policy"] == "IKEv2-ESP-LISTS"]
-        assert [entry.check for entry in record.evidence if not entry.ok] == [
-            "ESP transforms in the kernel"]
+        assert [entry.check for entry in record.evidence if not entry.ok] == [fails]
+
+
+@pytest.mark.parametrize("proposals", [
+    "", "ike: 1\nike_proposal: 3des-sha1-modp1024\nesp_proposal: 3des-sha1-modp1024",
+    ("ike: 2\nmobike: 1\nike_proposal: aes128-sha256-modp2048\n"
+     "esp_proposal: aes128-sha256-modp2048")])
+def test_keys_of_esp_are_renewed_in_the_group(proposals: str, qop: Qop) -> None:
+    """Messages have room for public keys, and charon names the group, with IKEv1, too."""
+    file = PROJECT / "examples" / "ikev2-forward-secrecy.yml"
+    if proposals:
+        file = qop.folder / "own.yml"
+        lines = proposals.replace("\n", "\n    ")
+        file.write_text(f"id: IKEv2-PFS\nname: x\nlayers:\n  ipsec:\n    {lines}\n")
+    cell = [*VIRTUAL, "--policy", str(file), "--policies", "P3", "--scenarios", "N2",
+            "--repetitions", "1", "--stream-bytes", "100k"]
+    done, records = qop.run("renewed", *cell)
+    assert done.returncode == 0, done.stdout
+    [record] = [each for each in records.values() if each.cell["policy"] == "IKEv2-PFS"]
+    assert not record.unchecked and "renew the keys" in checks(record)[CHECKS[ESP_GROUP]]
+    if not proposals:
+        _, records = qop.run("kept", *cell, "--fault", "no-forward-secrecy")
+        [record] = [each for each in records.values() if each.cell["policy"] == "IKEv2-PFS"]
+        assert [entry.check for entry in record.evidence if not entry.ok] == [CHECKS[ESP_GROUP]]
 
 
 @pytest.mark.parametrize(("control", "fails"), [
-    ("one-proposal", ["IKE proposals offered"]), ("other-preference", ["IKE proposal"])])
+    ("one-proposal", ["IKE proposals offered"]), ("other-preference", ["IKE proposal"]),
+    ("fewer-ike-proposals", [FURTHER])])
 def test_another_list_at_either_end_is_found(control: str, fails: list[str], qop: Qop) -> None:
     done, records = qop.run(control, *CELL, "--fault", control)
     assert done.returncode == 1

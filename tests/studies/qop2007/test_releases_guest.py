@@ -165,13 +165,14 @@ def measured_on_testing(shared_qop: Qop) -> dict[str, Record]:
     except BuildError as error:
         pytest.skip(f"Debian testing cannot be had today: {str(error).partition(chr(10))[0]}")
     _, records = shared_qop.run("forky", *SMALL, *VIRTUAL, "--release", "forky", "--policies",
-                                "P1,P8,P12,M5,M12,M13", "--policy", EXAMPLES[65])
+                                "P1,P8,P12,M5,M12,M13", "--policy", EXAMPLES[65], "--policy",
+                                str(PROJECT / "examples" / "wpa3-eap-macsec-256.yml"))
     return {record.cell["policy"]: record for record in records.values()}
 
 
 def test_policies_are_proven_on_testing(measured_on_testing: dict[str, Record]) -> None:
     """Packets of EAP-TLS have the sizes that are known of its daemons."""
-    assert len(measured_on_testing) == 7
+    assert len(measured_on_testing) == 8
     old = measured_on_testing["P12"]
     assert (old.status, "without IKEv1" in old.reason) == ("skipped", True), old.reason
     for policy, record in (measured_on_testing | {"P12": measured_on_testing["P8"]}).items():
@@ -180,6 +181,8 @@ def test_policies_are_proven_on_testing(measured_on_testing: dict[str, Record]) 
     for policy in ("M5", "M13", POST_QUANTUM):
         held = checks(measured_on_testing[policy])
         assert "packets of EAP-TLS" in held["EAP packets as computed"]
+    assert "2 of 2 ends have GCM-AES-256" in checks(
+        measured_on_testing["MACSEC-256"])["MACsec in the kernels"]
 
 
 def test_testings_own_strongswan_has_ml_kem(measured_on_testing: dict[str, Record]) -> None:

@@ -8,9 +8,11 @@ import pytest
 
 from conftest import PROJECT, VIRTUAL, Qop, checks
 from measure.records.record import Record
+from policies.alternatives import ACCEPTED, ANTI_CLOGGING, CHECKS, STATION_GROUPS
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
+FURTHER = CHECKS[STATION_GROUPS]
 GROUPS = str(PROJECT / "examples" / "wpa3-sae-groups.yml")
 SMALL = [*VIRTUAL, "--policies", "M3", "--repetitions", "1", "--stream-bytes", "100k"]
 
@@ -29,17 +31,36 @@ def test_refused_group_is_tried_at_each_access_point(qop: Qop) -> None:
     assert found["SAE groups tried"].startswith(
         "[20, 19] and [20, 19] in the station's commits, [20] and [20] refused by status 77")
     assert found["SAE group"].startswith("group [19] in the commits")
+    assert found[FURTHER].count("group [21] in the commits, 2 sides confirm, let in") == 2
 
 
 @pytest.mark.parametrize(("control", "fails"), [
     ("one-sae-group", ["SAE groups tried"]),
-    ("first-sae-group", ["SAE group", "SAE groups tried"])])
+    ("first-sae-group", ["SAE group", "SAE groups tried"]),
+    ("fewer-station-groups", [FURTHER]), ("fewer-access-point-groups", [FURTHER])])
 def test_other_groups_at_either_end_are_found(control: str, fails: list[str], qop: Qop) -> None:
     done, records = qop.run(control, *SMALL, "--policy", GROUPS, "--scenarios", "N2",
                             "--fault", control)
     assert done.returncode == 1
     assert [entry.check for entry in record_of(records, "WPA3-SAE-GROUPS").evidence
             if not entry.ok] == fails
+
+
+@pytest.mark.parametrize(("policy", "name", "control"), [
+    ("wpa3-sae-anti-clogging", CHECKS[ANTI_CLOGGING], "later-tokens"),
+    ("wpa2-wpa3-sae", CHECKS[ACCEPTED], "one-key-management")])
+def test_attempt_shows_what_no_authentication_does(policy: str, name: str, control: str,
+                                                   qop: Qop) -> None:
+    """Tokens under load, and another key management. Each control fails its check alone."""
+    given = [*SMALL, "--policy", str(PROJECT / "examples" / f"{policy}.yml"), "--scenarios", "N2"]
+    done, records = qop.run("shown", *given)
+    assert done.returncode == 0, done.stdout
+    [record] = [each for each in records.values() if each.cell["policy"] != "M3"]
+    assert name in checks(record) and not record.unchecked
+    done, records = qop.run(control, *given, "--fault", control)
+    assert done.returncode == 1
+    [record] = [each for each in records.values() if each.cell["policy"] != "M3"]
+    assert [entry.check for entry in record.evidence if not entry.ok] == [name]
 
 
 @pytest.mark.parametrize(("element", "groups", "refused"), [

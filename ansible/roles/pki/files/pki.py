@@ -18,7 +18,8 @@ units (folders of keys):
 
 A certificate of another form than usual has the form in its units' names, as in
 `client@p256@3@expired-NODE` and `authority@p256@3`. The form is the kind of key, the number of
-certificates that a side sends, and whether its own has expired or is revoked. `status-NODE` is
+certificates that a side sends, and whether its own has expired or is revoked. With `@outlived`, the
+topmost intermediate above it has expired. `status-NODE` is
 about `client-NODE`, which is valid, and `client@rsa2048@2@revoked-NODE`. An authority of another
 form has intermediate1, intermediate2 and so on down from the root, and `chain.pem` with all
 certificates above a leaf. `visited@p256@3` is another operator's root, which signs certificates
@@ -128,12 +129,14 @@ class Form:
     is_expired: bool = False
     is_visited: bool = False
     is_revoked: bool = False
+    #: Whether the topmost intermediate certificate above it has expired.
+    has_expired_intermediate: bool = False
 
     @property
     def suffix(self) -> str:
         """Return the part of a unit's name that states this form."""
         marks = ("@expired" * self.is_expired + "@visited" * self.is_visited
-                 + "@revoked" * self.is_revoked)
+                 + "@revoked" * self.is_revoked + "@outlived" * self.has_expired_intermediate)
         return "" if self == Form() else f"@{self.key}@{self.chain}{marks}"
 
     @property
@@ -153,7 +156,7 @@ def parse_unit(unit: str) -> tuple[str, Form, str]:
     kind, *form_parts = before.split("@")
     form = Form() if not form_parts else Form(
         form_parts[0], int(form_parts[1]), "expired" in form_parts, "visited" in form_parts,
-        "revoked" in form_parts)
+        "revoked" in form_parts, "outlived" in form_parts)
     return kind, form, name
 
 
@@ -411,12 +414,51 @@ def make_leaf(kind: str, signed_by: str = "") -> Callable[[Store, Path, str, For
         make_unit(store, authority)
         signer, above = find_signer(store, authority)
         sign_certificate(folder, kind, signer, is_expired=form.is_expired, key=form.key)
-        (folder / "cert.pem").write_text((folder / f"{kind}.pem").read_text() + above.read_text())
+        chain = above.read_text()
+        if form.has_expired_intermediate:
+            chain = expire_topmost(chain, store.path(authority, "root.key"), form.key)
+        (folder / "cert.pem").write_text((folder / f"{kind}.pem").read_text() + chain)
         (folder / f"{kind}.pem").rename(folder / "alone.pem")
         (folder / f"{kind}.key").rename(folder / "key.pem")
         keep_only(folder, "cert.pem", "alone.pem", "key.pem")
 
     return make_one
+
+
+def expire_topmost(chain: str, root_key: Path, key: str) -> str:
+    """Return a chain of intermediates in PEM whose last one, which the root signed, has expired.
+
+    Args:
+        chain: The certificates above a leaf, in PEM.
+        root_key: The key file of the root.
+        key: Kind of the keys.
+
+    Raises:
+        PkiError: There is no intermediate, or the cryptography package is missing.
+    """
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+    except ImportError:
+        raise PkiError("an expired intermediate needs the cryptography package; install it") \
+            from None
+
+    if not chain:
+        raise PkiError("no intermediate can expire in a chain of one certificate; choose a policy "
+                       "with tls.chain 2 or 3")
+    *below, valid = x509.load_pem_x509_certificates(chain.encode())
+    first, last = validity(is_expired=True)
+    builder = x509.CertificateBuilder(
+        valid.issuer, valid.subject, valid.public_key(),
+        int.from_bytes(b"\x01" + secrets.token_bytes(4), "big"), first.replace(microsecond=0),
+        last.replace(microsecond=0))
+    for extension in valid.extensions:
+        builder = builder.add_extension(extension.value, extension.critical)
+    digest = None if key in ML_DSA else getattr(hashes, DIGESTS.get(key, "sha256").upper())()
+    expired = builder.sign(
+        serialization.load_pem_private_key(root_key.read_bytes(), None), digest)
+    return "".join(each.public_bytes(serialization.Encoding.PEM).decode()
+                   for each in (*below, expired))
 
 
 def make_status(store: Store, folder: Path, name: str, form: Form) -> None:
@@ -511,7 +553,8 @@ def wanted_files(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
     files = revocation_files(options)
     if options.eap != "none":
         folder = options.folder
-        form = Form(options.key, options.chain, options.expired, options.visited, options.revoked)
+        form = Form(options.key, options.chain, options.expired, options.visited, options.revoked,
+                    options.issuer_expired)
         unit = f"{options.eap}{form.suffix}-{options.subject or options.name}"
         # Both sides know only the root, so each also sends the intermediate.
         root = "rogue" if options.trust == "rogue" else form.authority
@@ -560,6 +603,8 @@ def main() -> int:
     parser.add_argument("--key", choices=[*RSA_BITS, *KEYS, *ML_DSA], default="rsa2048")
     parser.add_argument("--chain", type=int, choices=[1, 2, 3], default=2)
     parser.add_argument("--expired", action="store_true", help="its certificate has expired")
+    parser.add_argument("--issuer-expired", action="store_true",
+                        help="the certificate above it has expired")
     parser.add_argument("--revoked", action="store_true", help="its certificate is revoked")
     parser.add_argument("--revocation", choices=["none", "crl", "ocsp"], default="none",
                         help="how a server finds revoked certificates")

@@ -1,0 +1,75 @@
+"""List what the ends of a link or tunnel accept besides what they agree on.
+
+A policy may give an end several key managements, groups of SAE or proposals of IPsec. The measured
+authentications show the one that both ends agree on. `list_alternatives` takes the layers of a
+policy, and returns the others. A study proves each by an extra attempt, in which the
+other end has nothing else (`measure.mobile_node.alternatives`). The threshold of anti-clogging is
+among them, which takes many stations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from policies.layers import IpsecLayer, Layers
+from policies.link import LinkLayer
+from policies.proposals import GROUPS
+
+ACCEPTED = "link.accepted"
+STATION_GROUPS, ACCESS_POINT_GROUPS = "link.station_groups", "link.access_point_groups"
+#: The number of unfinished exchanges at which access points ask for a token. Two ends do not reach
+#: it.
+ANTI_CLOGGING = "link.anti_clogging"
+ESP_OFFERED, ESP_ACCEPTED, IKE_ACCEPTED = (
+    "ipsec.esp_offered", "ipsec.esp_accepted", "ipsec.ike_accepted")
+#: The group in `esp_proposal`, with which the keys of ESP are renewed (perfect forward secrecy).
+ESP_GROUP = "ipsec.esp_proposal"
+#: Names of the checks that prove the values, by field.
+CHECKS = {ACCEPTED: "station accepts further key managements",
+          STATION_GROUPS: "ends use further SAE groups",
+          ACCESS_POINT_GROUPS: "ends use further SAE groups",
+          ANTI_CLOGGING: "access point asks for SAE tokens",
+          ESP_OFFERED: "ends agree on further proposals",
+          ESP_ACCEPTED: "ends agree on further proposals",
+          IKE_ACCEPTED: "ends agree on further proposals",
+          ESP_GROUP: "ESP keys are renewed in the group"}
+
+
+class Alternative(NamedTuple):
+    """A value that an end accepts besides the agreed one, and the policy's field that has it."""
+
+    field: str
+    value: str
+
+
+def list_alternatives(layers: Layers) -> list[Alternative]:
+    """Return the values in a policy that no measured authentication uses."""
+    return [*(_list_link(layers.link) if layers.link else ()),
+            *(_list_ipsec(layers.ipsec) if layers.ipsec else ())]
+
+
+def _list_link(link: LinkLayer) -> Iterator[Alternative]:
+    for name in link.accepted or ():
+        if name != link.key_management:
+            yield Alternative(ACCEPTED, name)
+    for field, groups in ((STATION_GROUPS, link.station_groups),
+                          (ACCESS_POINT_GROUPS, link.access_point_groups)):
+        for group in groups or ():
+            if group not in link.tried_groups:
+                yield Alternative(field, str(group))
+    if link.anti_clogging is not None:
+        yield Alternative(ANTI_CLOGGING, str(link.anti_clogging))
+
+
+def _list_ipsec(ipsec: IpsecLayer) -> Iterator[Alternative]:
+    for field, names, agreed in (
+            (IKE_ACCEPTED, ipsec.ike_accepted, ipsec.ike_proposal),
+            (ESP_OFFERED, ipsec.esp_offered, ipsec.esp_proposal),
+            (ESP_ACCEPTED, ipsec.esp_accepted, ipsec.esp_proposal)):
+        for name in names or ():
+            if name != agreed:
+                yield Alternative(field, name)
+    group = ipsec.esp_proposal.split("-")[-1]
+    if group in GROUPS:
+        yield Alternative(ESP_GROUP, group)
