@@ -421,8 +421,9 @@ def _run_options(study: Study) -> list[click.Parameter]:
             f"{', '.join(RELEASES)} (default: those of the results folder, else "
             f"{DEFAULT.suite}).")]),
         click.Option(["--daemon", "daemons"], multiple=True, metavar="NAME=RELEASE",
-                     help=f"Take one daemon from another Debian release: {', '.join(DAEMONS)} "
-                     "(may be repeated) (default: those of --release)."),
+                     help=f"Take one daemon from another Debian release: {', '.join(DAEMONS)}, or "
+                     "NAME/openssl for its OpenSSL only (may be repeated) (default: those of "
+                     "--release)."),
         click.Option(["--cluster"], metavar="WHERE", help="Measure on other machines: "
                      "tls://HOST:PORT of a scheduler, or ssh:HOST1,HOST2 (default: here)."),
     ]

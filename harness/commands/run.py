@@ -45,7 +45,7 @@ from harness.engine.plan import Plan, Step
 from harness.engine.progress import ProgressDisplay
 from harness.errors import UserError
 from measure.records.manifest import RELEASE
-from measure.services.other_releases import DAEMONS
+from measure.services.other_releases import DAEMONS, OPENSSL
 from studies.release_factor import add_release_factor, has_release_factor
 from studies.study import Study
 from topologies.builders import MININET_WIFI
@@ -249,15 +249,15 @@ def _parse_daemons(texts: Sequence[str], out: Path | None, on: str, *,
     releases: dict[str, str] = {}
     for text in texts:
         name, _, suite = text.partition("=")
-        if name not in DAEMONS:
+        if name.removesuffix(OPENSSL) not in DAEMONS:
             raise UserError(f"--daemon {text}: no daemon {name!r} can be of another release; "
                             f"choose from {', '.join(DAEMONS)}, as in --daemon freeradius=trixie")
         if suite not in RELEASES:
             raise UserError(f"--daemon {text}: {suite or 'nothing'} is no Debian release; choose "
                             f"from {', '.join(RELEASES)}")
-        if name in releases:
-            raise UserError(f"--daemon {text}: the release of {name} was given before; leave one "
-                            "out")
+        if name.removesuffix(OPENSSL) in {other.removesuffix(OPENSSL) for other in releases}:
+            raise UserError(f"--daemon {text}: the release of {name.removesuffix(OPENSSL)} was "
+                            "given before; leave one out")
         releases[name] = suite
     if on != "guest" or is_elsewhere:
         where = "--cluster" if is_elsewhere else f"--on {on}"
@@ -290,6 +290,13 @@ def _check_releases(plan: Plan, builder: str) -> None:
     """
     if not plan.other_releases:
         return
+    order = list(RELEASES)
+    newest = max(order.index(testbed.spec.release or DEFAULT.suite)
+                 for testbed in plan.testbeds.values())
+    for name, suite in plan.settings.daemons.items():
+        if name.endswith(OPENSSL) and order.index(suite) <= newest:
+            raise UserError(f"--daemon {name}={suite}: needs a later release than that of the "
+                            f"guests, {order[newest]}, whose C library is as new; choose another")
     option = f"--release {', '.join(plan.other_releases)}"
     if plan.settings.on != "guest":
         raise UserError(f"{option}: only embedded guests have another release than "

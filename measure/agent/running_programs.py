@@ -26,9 +26,11 @@ _ROOT = Path("/")
 _STATUS = "var/lib/dpkg/status"
 #: Last parts of the folders in which Debian's packages have programs.
 _PROGRAM_FOLDERS = ("sbin", "bin", "ipsec")
-_MD5_SUMS = "var/lib/dpkg/info/{}.md5sums"
-#: Executed files that were noted: an open descriptor for each path and inode.
-_noted: dict[tuple[str, int, int], int] = {}
+_INFO = "var/lib/dpkg/info"
+#: OpenSSL's library, and the beginning of its package's name.
+_LIBCRYPTO, _OPENSSL_PACKAGE = "libcrypto.so.3", "libssl3"
+#: Executed files that were noted, by path and inode: open descriptors of file and of libcrypto.
+_noted: dict[tuple[str, int, int], tuple[int, int | None]] = {}
 _described: dict[tuple[str, int, int], dict[str, Any]] = {}
 
 
@@ -42,22 +44,35 @@ def note_program(pid: int) -> None:
         file, status = os.readlink(link), link.stat()
         key = (file, status.st_dev, status.st_ino)
         if Path(file).name in PACKAGES and key not in _noted:
-            _noted[key] = os.open(link, os.O_RDONLY | os.O_CLOEXEC)
+            _noted[key] = os.open(link, os.O_RDONLY | os.O_CLOEXEC), _open_libcrypto(pid)
     except OSError:
         return  # it has ended
+
+
+def _open_libcrypto(pid: int) -> int | None:
+    """Return a descriptor of the OpenSSL library that a process has mapped, None without one."""
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if path.endswith(f"/{_LIBCRYPTO}"):
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return None
 
 
 def describe_programs(roots: Mapping[str, Path],
                       own_paths: Collection[str]) -> list[dict[str, Any]]:
     """Return each noted program with its MD5, and that of the package in the expected root.
 
+    OpenSSL's library is described likewise, where the program has mapped one.
+
     Args:
         roots: Root of another release that a program is expected to be of, by the program's name.
+            With the ending "/openssl" it is only that of OpenSSL.
         own_paths: Paths of the user's own programs (`--programs`).
     """
-    for key, descriptor in _noted.items():
+    for key, (descriptor, libcrypto) in _noted.items():
         if key not in _described:
-            _described[key] = _describe_program(key[0], descriptor, roots, own_paths)
+            _described[key] = _describe_program(key[0], descriptor, roots, own_paths) | (
+                {} if libcrypto is None else _describe_openssl(key[0], libcrypto, roots))
     return sorted(_described.values(), key=lambda entry: (entry["program"], entry["file"]))
 
 
@@ -66,20 +81,38 @@ def _describe_program(file: str, descriptor: int, roots: Mapping[str, Path],
     name = Path(file).name
     root = roots.get(name, _ROOT)
     package = PACKAGES[name]
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    with os.fdopen(os.dup(descriptor), "rb") as content:
-        md5 = hashlib.file_digest(content, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    return {"program": name, "file": file, "md5": md5, "package": package,
+    return {"program": name, "file": file, "md5": _hash_descriptor(descriptor), "package": package,
             "package_md5": _read_package_md5(root, package, name),
             "version": installed_packages([package], root / _STATUS).get(package, ""),
             "release": read_release(root), "is_own": file in own_paths,
             "is_compiled": Path(file).is_relative_to(COMPILED)}
 
 
+def _describe_openssl(file: str, descriptor: int, roots: Mapping[str, Path]) -> dict[str, Any]:
+    name = Path(file).name
+    root = roots.get(f"{name}/openssl", roots.get(name, _ROOT))
+    lists = sorted((root / _INFO).glob(f"{_OPENSSL_PACKAGE}*.md5sums"))
+    sums = [line.split("  ", 1) for file in lists for line in file.read_text().splitlines()]
+    expected = [md5 for md5, path in sums if Path(path).name == _LIBCRYPTO]
+    packages = [file.name.partition(".")[0].partition(":")[0] for file in lists]
+    versions = installed_packages(packages, root / _STATUS)
+    return {"openssl_md5": _hash_descriptor(descriptor),
+            "openssl_package_md5": expected[0] if expected else "",
+            "openssl_version": next(iter(versions.values()), "")}
+
+
+def _hash_descriptor(descriptor: int) -> str:
+    """Return the MD5 of an open file."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with os.fdopen(os.dup(descriptor), "rb") as content:
+        return hashlib.file_digest(
+            content, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
 def _read_package_md5(root: Path, package: str, name: str) -> str:
     """Return the MD5 of a program in its installed package, "" without one."""
     try:
-        lines = (root / _MD5_SUMS.format(package)).read_text().splitlines()
+        lines = (root / _INFO / f"{package}.md5sums").read_text().splitlines()
     except OSError:
         return ""
     return next((md5 for md5, _, path in (line.partition("  ") for line in lines)

@@ -428,7 +428,8 @@ class Worker:
                     charge_library=self.job.get("charge_library", ""), programs=self._programs,
                     packages=frozenset(self.job.get("programs", {}).get("packages", ())),
                     daemon_releases={name: daemon["release"] for name, daemon
-                                     in self.job.get("daemons", {}).items()})
+                                     in self.job.get("daemons", {}).items()
+                                     if not name.endswith(other_releases.OPENSSL)})
         workload = self._workload_class(site)
         self._stack.enter_context(ServiceStarter(workload.services(), site.withhold))
         # Only now: services must start within deadlines that assume this machine's own speed.
@@ -489,7 +490,7 @@ class Worker:
         daemons = {name: daemon["release"] for name, daemon in self.job.get("daemons", {}).items()
                    if daemon["is_asked"]}
         programs = running_programs.describe_programs(
-            {name: other_releases.find_root(release) for name, release in daemons.items()},
+            {name: other_releases.find_image_root(release) for name, release in daemons.items()},
             [program["path"] for program in
              self.job.get("programs", {}).get("files", {}).values()])
         return {"release": {"asked": asked, "found": running_programs.read_release(),

@@ -44,6 +44,10 @@ def _list_problems(facts: Mapping[str, Any]) -> Iterator[str]:
             yield (f"{program['program']}: the process executed {program['file']} with MD5 "
                    f"{program['md5']}, and {program['package']} {program['version']} of {asked} "
                    f"has {program['package_md5'] or 'none'}")
+        elif program.get("openssl_md5") != program.get("openssl_package_md5"):
+            library = facts["daemons"].get(f"{program['program']}/openssl", asked)
+            yield (f"{program['program']}: the process has mapped another OpenSSL than "
+                   f"{program['openssl_version'] or 'none'} of {library}")
 
 
 def _describe_daemons(facts: Mapping[str, Any]) -> str:
@@ -55,5 +59,7 @@ def _describe_daemons(facts: Mapping[str, Any]) -> str:
             names.append(f"{program['program']} compiled for the image")
         else:
             other = f" of {program['release']}" if program["release"] != facts["asked"] else ""
-            names.append(f"{program['program']} {program['version']}{other}")
+            library = (f" with OpenSSL {program['openssl_version']}"
+                       if f"{program['program']}/openssl" in facts["daemons"] else "")
+            names.append(f"{program['program']} {program['version']}{other}{library}")
     return f"{facts['asked']}: {', '.join(dict.fromkeys(names)) or 'no daemon ran'}"

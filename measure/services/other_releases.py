@@ -4,12 +4,14 @@ The option `--daemon freeradius=trixie` of `qop run` takes one daemon from anoth
 guest's. `provide_daemons` takes the entry of the job. It mounts the root file system of that
 release, which the host shares, and writes a script that starts the daemon inside this root. So the
 daemon has the libraries and plug-ins of its own release, and the guest's kernel, network, sockets
-and configuration files. Standard library only: this runs inside the guest.
+and configuration files. With `freeradius/openssl=trixie`, the daemon is that of the guest, with
+OpenSSL and the C library of the other release. Standard library only: this runs inside the guest.
 """
 
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +23,13 @@ FOLDER = Path("/opt/releases")
 DAEMONS: Mapping[str, str] = {
     "hostapd": "/usr/sbin/hostapd", "wpa_supplicant": "/usr/sbin/wpa_supplicant",
     "freeradius": "/usr/sbin/freeradius", "charon": "/usr/lib/ipsec/charon"}
+#: Ending of a daemon's name that takes only OpenSSL from the other release.
+OPENSSL = "/openssl"
+#: Lists of files in dpkg's folder of packages: OpenSSL, and what it needs of its release.
+_OPENSSL_PACKAGES = ("libssl3*", "openssl-provider-legacy*", "libc6:*", "zlib1g:*", "libzstd1:*")
+_LIBRARIES = "/usr/lib/x86_64-linux-gnu/"
+#: Conversions of character sets, which no daemon here needs.
+_UNUSED = "/gconv/"
 #: Folders of the guest that a daemon in another root sees, too.
 _SHARED = ("proc", "sys", "dev", "run", "tmp", "host")
 
@@ -30,9 +39,18 @@ def name_link(release: str) -> str:
     return f"release-{release}"
 
 
-def find_root(release: str) -> Path:
-    """Return the folder in which a release's root file system is mounted."""
-    return FOLDER / release / "root"
+def find_root(folder: str) -> Path:
+    """Return the root that daemons see: of a release, or of the guest with another OpenSSL."""
+    return FOLDER / folder / "root"
+
+
+def find_image_root(release: str) -> Path:
+    """Return the folder in which the unchanged root of a release is mounted."""
+    return FOLDER / release / "lower"
+
+
+def _name_openssl(release: str) -> str:
+    return f"openssl-{release}"
 
 
 def provide_daemons(entry: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -46,15 +64,23 @@ def provide_daemons(entry: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     for release in sorted({daemon["release"] for daemon in entry.values()}):
         for argv in _list_mounts(release):
             subprocess.run(argv, check=True)
+    for release in sorted({daemon["release"] for name, daemon in entry.items()
+                           if name.endswith(OPENSSL)}):
+        _make_openssl_root(release)
     scripts = {}
-    for name, daemon in entry.items():
+    for key, daemon in entry.items():
+        name = key.removesuffix(OPENSSL)
         script = FOLDER / "scripts" / name
         script.parent.mkdir(parents=True, exist_ok=True)
-        root = shlex.quote(str(find_root(daemon["release"])))
+        folder = daemon["release"] if name == key else _name_openssl(daemon["release"])
+        root = shlex.quote(str(find_root(folder)))
         script.write_text(f'#!/bin/sh\nexec chroot {root} {DAEMONS[name]} "$@"\n')
         script.chmod(0o755)
         scripts[name] = str(script)
     return scripts
+
+
+_MOUNT = ("mount", "-n")
 
 
 def _list_mounts(release: str) -> list[list[str]]:
@@ -62,15 +88,40 @@ def _list_mounts(release: str) -> list[list[str]]:
 
     As in guest/init, the image is read as a file of the host, which takes no idle time.
     """
-    home, root = FOLDER / release, find_root(release)
-    image, lower, memory = home / "image", home / "lower", home / "memory"
-    mount = ["mount", "-n"]
+    home = FOLDER / release
+    image, lower = home / "image", find_image_root(release)
+    return [
+        ["mkdir", "-p", str(image), str(lower)],
+        ["env", "LIBMOUNT_FORCE_MOUNT2=always", *_MOUNT, "-r", "-t", "hostfs", "-o",
+         f"/{name_link(release)}", "none", str(image)],
+        [*_MOUNT, "-o", "ro,loop", "-t", "squashfs", str(image / "root.squashfs"), str(lower)],
+        *_list_overlay_mounts(lower, release)]
+
+
+def _make_openssl_root(release: str) -> None:
+    """Mount the guest's own root once more, and copy the libraries of a release over its own."""
+    for argv in _list_overlay_mounts(Path("/"), _name_openssl(release)):
+        subprocess.run(argv, check=True)
+    source, target = find_image_root(release), find_root(_name_openssl(release))
+    lists = [file for pattern in _OPENSSL_PACKAGES for file in
+             sorted((source / "var/lib/dpkg/info").glob(f"{pattern}.list"))]
+    for path in (path for file in lists for path in file.read_text().splitlines()):
+        place = source / path.lstrip("/")
+        if path.startswith(_LIBRARIES) and _UNUSED not in path and (
+                place.is_symlink() or place.is_file()):
+            copy = target / path.lstrip("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.unlink(missing_ok=True)
+            shutil.copy2(place, copy, follow_symlinks=False)
+
+
+def _list_overlay_mounts(lower: Path, folder: str) -> list[list[str]]:
+    """Return the commands that mount a root, writable in memory, in a folder of `FOLDER`."""
+    root, memory = find_root(folder), FOLDER / folder / "memory"
+    mount = list(_MOUNT)
     layers = f"lowerdir={lower},upperdir={memory}/upper,workdir={memory}/work"
     return [
-        ["mkdir", "-p", *map(str, (image, lower, memory, root))],
-        ["env", "LIBMOUNT_FORCE_MOUNT2=always", *mount, "-r", "-t", "hostfs", "-o",
-         f"/{name_link(release)}", "none", str(image)],
-        [*mount, "-o", "ro,loop", "-t", "squashfs", str(image / "root.squashfs"), str(lower)],
+        ["mkdir", "-p", str(memory), str(root)],
         [*mount, "-t", "tmpfs", "-o", "mode=755", "tmpfs", str(memory)],
         ["mkdir", str(memory / "upper"), str(memory / "work")],
         [*mount, "-t", "overlay", "-o", layers, "overlay", str(root)],

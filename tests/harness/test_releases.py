@@ -227,7 +227,14 @@ def test_folder_of_several_releases_goes_on_with_them(qop: Qop) -> None:
     (["--release", "bookworm,sid"], "qop: --release bookworm,sid: sid is no Debian release"),
     (["--only", "release=sid"], "qop: --only release=sid: sid is no Debian release"),
     (["--only", "release=trixie", "--release", "trixie"], "qop: --only release=trixie: levels"),
-    (["--release", "bookworm,trixie", "--on", "vm"], "qop: --release trixie: only embedded")])
+    (["--release", "bookworm,trixie", "--on", "vm"], "qop: --release trixie: only embedded"),
+    (["--daemon", "iperf3=trixie"], "qop: --daemon iperf3=trixie: no daemon 'iperf3' can be of"),
+    (["--daemon", "hostapd=sid"], "qop: --daemon hostapd=sid: sid is no Debian release"),
+    (["--daemon", "hostapd=trixie", "--daemon", "hostapd/openssl=trixie"],
+     "qop: --daemon hostapd/openssl=trixie: the release of hostapd was given before"),
+    (["--daemon", "hostapd=trixie", "--on", "host"], "qop: --daemon hostapd=trixie: only guests"),
+    (["--daemon", "hostapd/openssl=bookworm", "--release", "trixie"],
+     "qop: --daemon hostapd/openssl=bookworm: needs a later release")])
 def test_list_of_releases_that_cannot_be_measured_is_refused(qop_here: Qop, options: list[str],
                                                              says: str) -> None:
     done = qop_here("run", "--policies", "P1", "--dry-run", *options)

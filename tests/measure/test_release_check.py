@@ -31,7 +31,9 @@ def raw(found: str = "trixie", daemons: dict[str, str] | None = None,
     (raw(package_md5=""), False), (raw(md5="bb", is_own=True), True),
     (raw(md5="bb", is_compiled=True), True), (raw(release="bookworm"), False),
     (raw(release="bookworm", daemons={"hostapd": "bookworm"}), True),
-    (raw(daemons={"hostapd": "bookworm"}), False)])
+    (raw(daemons={"hostapd": "bookworm"}), False),
+    (raw(openssl_md5="cc", openssl_package_md5="cc", openssl_version="3.5.9"), True),
+    (raw(openssl_md5="cc", openssl_package_md5="dd", openssl_version="3.5.9"), False)])
 def test_another_file_or_root_fails(values: dict[str, Any], *, is_held: bool) -> None:
     check = check_release(values)
     assert check is not None

@@ -1,4 +1,4 @@
-"""Daemons of two Debian releases in one run: what each changes, and an old one in place of a new."""
+"""Daemons of two Debian releases in one run: what each changes, and an old one in place of new."""
 
 from __future__ import annotations
 
@@ -44,6 +44,18 @@ def test_daemon_of_another_release_is_the_one_asked_for(shared_qop: Qop) -> None
     assert [fact["reply_attributes"]["value"].startswith("Message-Authenticator")
             for fact in facts] == [False, True]
     assert facts[0]["hello_bytes"]["value"] == facts[1]["hello_bytes"]["value"]
+
+
+def test_openssl_alone_changes_the_stations_hello(shared_qop: Qop) -> None:
+    """The station's program stays, with the library of the other release."""
+    records = measure(shared_qop, "library", "--policies", "P8", "--release", "bookworm",
+                      "--daemon", "wpa_supplicant/openssl=trixie")
+    [record] = records.values()
+    assert record.status == "ok", record.reason
+    assert "wpa_supplicant 2:2.10-12" in checks(record)[NAME]
+    assert "with OpenSSL 3.5." in checks(record)[NAME]
+    assert record.measured is not None
+    assert record.measured["facts"]["hello_bytes"]["value"] == "199"
 
 
 def test_other_study_measures_both_releases_in_one_folder(shared_qop: Qop) -> None:
