@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,11 @@ def test_comparison_with_one_release_takes_that_release() -> None:
         "clock": "virtual", "machine": "guest", "debian": "forky"})], SINGLE)
     with pytest.raises(NoResultsError, match="A is of the releases bookworm, trixie, B of forky"):
         align_releases((both, other), ("A", "B"))
+
+
+def test_study_reaches_other_processes_with_its_factor() -> None:
+    """Dissectors and workers of a cluster get it by its id."""
+    restored = pickle.loads(pickle.dumps(STUDY))
+    assert [factor.name for factor in restored.factors] == [
+        factor.name for factor in STUDY.factors]
+    assert restored.single is SINGLE
