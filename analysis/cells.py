@@ -28,7 +28,7 @@ from analysis.measurements import NoResultsError
 from analysis.metrics import Metric
 from analysis.results import Results
 from analysis.statistics import Estimate, Sample
-from measure.records.record import record_name
+from measure.records.manifest import RELEASE
 
 # --- Baseline: the level that other levels of a run are compared with ---
 
@@ -92,6 +92,8 @@ def choose_baseline(results: Results, choice: str = "") -> Baseline:
     levels = dict(results.baseline_levels)
     if choice:
         levels |= _parse_choice(results, choice)
+    if RELEASE not in results.baseline_levels:  # a table of changes compares releases
+        levels.pop(RELEASE, None)
     notes = []
     are_chosen = True
     for factor, level in list(levels.items()):
@@ -307,7 +309,7 @@ class Cells:
             blocks = self.values_by_block(name, ids)
             self._any[name, *ids] = Observation(
                 statistics.mean(blocks.values()), blocks,
-                tuple(record_name(ids, block) for block in blocks)) if blocks else None
+                tuple(self.results.record_name(ids, block) for block in blocks)) if blocks else None
         return self._any[name, *ids]
 
     def find_words(self, name: str, ids: Ids) -> list[str]:
@@ -359,7 +361,8 @@ class Cells:
             good = [row for row in every if ok[row]]
             rows[ids] = _CellRows(np.array(every, dtype=np.intp), np.array(good, dtype=np.intp),
                                   tuple(repetitions[row] for row in good),
-                                  tuple(record_name(ids, repetitions[row]) for row in good))
+                                  tuple(self.results.record_name(ids, repetitions[row])
+                                        for row in good))
         return rows
 
     @cached_property

@@ -280,10 +280,14 @@ def air_of(environment: Mapping[str, Any]) -> str:
 def release_of(environment: Mapping[str, Any]) -> str:
     """Return the Debian release of the guests in a record, or "" for other machines.
 
-    Old records without this field are of the only release that there was.
+    Daemons of another release follow, such as "bookworm, freeradius of trixie". Old records without
+    this field are of the only release that there was.
     """
     only = _FIRST_RELEASE if environment.get("machine") == "guest" else ""
-    return _to_text(environment.get("debian", only))
+    others = environment.get("daemons")
+    daemons = sorted(others.items()) if isinstance(others, dict) else []
+    return ", ".join([_to_text(environment.get("debian", only)),
+                      *(_to_text(f"{name} of {release}") for name, release in daemons)])
 
 
 def _processor_times(use: object) -> dict[str, float | None]:

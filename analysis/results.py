@@ -23,7 +23,7 @@ from analysis.metrics import Metric
 from analysis.records import Frame, RecordReader, RowLists
 from analysis.statistics import Looks
 from analysis.table import natural_key, to_printable
-from measure.records.manifest import FILE, FactorRecord, LevelRecord, Manifest
+from measure.records.manifest import FILE, RELEASE, FactorRecord, LevelRecord, Manifest
 from measure.records.record import Record, record_name
 
 
@@ -67,7 +67,8 @@ class Results:
     `manifest` (the stored plan) is None if the folder has none. `samples` and `series` have the
     lists of each row of the frame, by name. `digest` is the digest of plan and records. `notices`
     are facts that a reader must know, such as a broken seal. The code that reads the folder sets
-    `digest` and `notices`.
+    `digest` and `notices`. `record_prefix` is the beginning of all names of records, where these
+    are the results of one Debian release of several.
     """
 
     study: AnalyzedStudy
@@ -80,6 +81,7 @@ class Results:
     series: RowLists = field(default_factory=list)
     digest: str = ""
     notices: tuple[str, ...] = ()
+    record_prefix: str = ""
 
     @cached_property
     def air(self) -> str:
@@ -119,10 +121,11 @@ class Results:
     def compared(self) -> tuple[str, ...]:
         """Return the factors whose levels are compared with each other, such as the policy.
 
-        These are the factors of the baseline, or else the first factor.
+        These are the factors of the baseline, or else the first factor that is not the release.
         """
         chosen = tuple(name for name in self.names if name in self.baseline_levels)
-        return chosen or self.names[:1]
+        return chosen or tuple(name for name in self.names if name != RELEASE)[:1] or (
+            self.names[:1])
 
     @cached_property
     def surroundings(self) -> tuple[str, ...]:
@@ -208,6 +211,10 @@ class Results:
             return float(name)
         except ValueError:
             return None
+
+    def record_name(self, ids: Sequence[str], repetition: int) -> str:
+        """Return the name of a repetition's record, from the ids of its levels."""
+        return f"{self.record_prefix}{record_name(ids, repetition)}"
 
     def select_levels(self, ids: Sequence[str], factors: Sequence[str]) -> tuple[str, ...]:
         """Return the levels of some factors in a cell, such as only its scenario."""
@@ -304,10 +311,11 @@ def _make_results(table: reading.RecordTable, study: AnalyzedStudy,
                    series=[table.series[row] for row in rows])
 
 
-def record_names(rows: Frame, names: Sequence[str]) -> list[str]:
+def record_names(rows: Frame, names: Sequence[str], prefix: str = "") -> list[str]:
     """Return the names of the records in some rows of the data frame."""
     columns = [rows[name].tolist() for name in (*names, "repetition")]
-    return [record_name(levels, int(number)) for *levels, number in zip(*columns, strict=True)]
+    return [f"{prefix}{record_name(levels, int(number))}"
+            for *levels, number in zip(*columns, strict=True)]
 
 
 def _record_namer(names: Sequence[str]) -> Callable[[Frame], list[str]]:

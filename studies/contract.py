@@ -259,13 +259,14 @@ class Fault:
       equal length.
     - `withhold`: names of services that are not started
     - `policy`: returns the changed policy for the nodes. Checks use the original one.
+    - `daemons`: Debian releases of daemons that are started in place of the guest's, by name
     - `on`: levels of the cell that shows the fault, by factor
     - `fails`: the checks that fail there, while all others pass. Without `fails` no traffic flows,
       and the repetition is aborted.
     - `sets`: settings for `./qop bench proof`, over the study's `proof_sets`
 
-    Without `secrets`, `withhold` and `policy`, the workload injects the fault, by its name in
-    `Site.fault`.
+    Without `secrets`, `withhold`, `policy` and `daemons`, the workload injects the fault, by its
+    name in `Site.fault`.
     """
 
     title: str
@@ -275,6 +276,7 @@ class Fault:
     on: Mapping[str, str] = field(default_factory=dict)
     fails: Sequence[str] = ()
     sets: Mapping[str, str] = field(default_factory=dict)
+    daemons: Mapping[str, str] = field(default_factory=dict)
 
 
 #: File in a repetition's folder with the processor time of its guest, written by the harness.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import studies
 from analysis import measurements
 from measure.records import manifest, record
 from measure.records.manifest import Manifest, ManifestError
 from measure.records.record import Record, RecordError
 from studies.contract import LevelContentError, StudyError
+from studies.release_factor import load_study
 
 
 def read_record(path: Path) -> Record:
@@ -60,7 +60,7 @@ def check_record(entry: Record, where: str) -> None:
         RecordError: the values are not valid.
     """
     try:
-        study = studies.load_study(entry.study.id)
+        study = load_study(entry.study.id, entry.cell)
     except StudyError:
         return  # the report itself states that the study is not installed
     measurements.check_record(entry, study, where)
@@ -107,7 +107,7 @@ def check_manifest(plan: Manifest, text: str | bytes, where: str) -> None:
         ManifestError: a digest does not match.
     """
     try:
-        study = studies.load_study(plan.study.id)
+        study = load_study(plan.study.id, plan.levels)
     except StudyError:
         return  # the report itself states that the study is not installed
     manifest.check_unaltered(plan, text, where)

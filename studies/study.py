@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -512,11 +513,13 @@ class Study:
 # --- Check of required metrics ---
 # A repetition that lacks one fails, whatever its judge returns.
 
+#: File in a repetition's folder with the raw values of its workload, written by the worker.
+RAW_FILE = "raw.json"
 _NO_CAUSE = "nothing that the repetition left has a value for it"
 
 
 def judge_repetition(study: Study, repetition: Repetition) -> Judgement:
-    """Evaluate a repetition, and let it fail if a required metric is missing.
+    """Evaluate a repetition, and let it fail by its daemons or if a required metric is missing.
 
     With an injected fault no metric is required, because the fault may suppress metrics.
 
@@ -530,10 +533,29 @@ def judge_repetition(study: Study, repetition: Repetition) -> Judgement:
     Raises:
         Exception: any exception of the study's own code.
     """
-    verdict = study.judge(repetition)
+    verdict = _add_release_check(study.judge(repetition), repetition)
     if verdict.status != "ok" or repetition.fault:
         return verdict
     return replace(verdict, reason="; ".join(_missing_metrics(study, repetition, verdict)))
+
+
+def _add_release_check(verdict: Judgement, repetition: Repetition) -> Judgement:
+    """Return an evaluation with the check that the daemons are of the release asked for.
+
+    An evaluation without checks, such as that of an aborted repetition, is unchanged.
+    """
+    from measure.checks.release import check_release
+    from measure.records.judgement import failure_reasons
+
+    try:
+        raw = json.loads((repetition.out / RAW_FILE).read_text())
+    except (OSError, ValueError):
+        return verdict
+    check = check_release(raw) if verdict.evidence else None
+    if check is None:
+        return verdict
+    reasons = [*([verdict.reason] if verdict.reason else []), *failure_reasons([check])]
+    return replace(verdict, evidence=[*verdict.evidence, check], reason="; ".join(reasons))
 
 
 def _missing_metrics(study: Study, repetition: Repetition, verdict: Judgement) -> Iterator[str]:

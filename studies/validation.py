@@ -35,10 +35,10 @@ from studies.study import Study
 
 #: Reserved names: a study's options are added to those of the commands.
 RUN_OPTIONS = frozenset((
-    "--baseline", "--builder", "--captures", "--card", "--clock", "--cluster", "--dry-run",
-    "--fault", "--fresh", "--help", "--max-repetitions", "--most-repetitions", "--on", "--only",
-    "--out", "--profile", "--programs", "--release", "--repetitions", "--seed", "--set",
-    "--study-path", "--table", "--until-ci", "--until-decided"))
+    "--baseline", "--builder", "--captures", "--card", "--clock", "--cluster", "--daemon",
+    "--dry-run", "--fault", "--fresh", "--help", "--max-repetitions", "--most-repetitions",
+    "--on", "--only", "--out", "--profile", "--programs", "--release", "--repetitions", "--seed",
+    "--set", "--study-path", "--table", "--until-ci", "--until-decided"))
 REPORT_OPTIONS = frozenset(("--baseline", "--folder", "--form", "--format", "--help", "--study",
                             "--study-path", "--table", "--tables"))
 LAB_OPTIONS = frozenset(("--argv", "--builder", "--help", "--node", "--on", "--study",

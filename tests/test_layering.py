@@ -30,7 +30,8 @@ ALLOWED: dict[str, set[str]] = {
               "studies", "harness"},
 }
 #: Modules of `studies` that every study uses, and what knows all studies.
-CONTRACT = {"studies.study", "studies.records", "studies.policy_factors", "studies.kerberos_logins"}
+CONTRACT = {"studies.study", "studies.records", "studies.policy_factors", "studies.kerberos_logins",
+            "studies.release_factor"}
 KNOWS_ALL = {"studies.__init__"}
 #: What only a machine has: Debian's Mininet, Mininet-WiFi, and vici.
 MACHINE_ONLY = {"mininet", "mn_wifi", "vici"}

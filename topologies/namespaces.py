@@ -129,7 +129,7 @@ def mount_in_memory(pid: int, folder: str) -> None:
     """
     failures: list[OSError] = []
 
-    def mount() -> None:
+    def mount_tmpfs() -> None:
         try:
             # Only a thread with its own root and working folder may enter another mount namespace.
             _call_libc("unshare", _CLONE_FS)
@@ -138,7 +138,7 @@ def mount_in_memory(pid: int, folder: str) -> None:
         except OSError as error:
             failures.append(error)
 
-    thread = threading.Thread(target=mount)
+    thread = threading.Thread(target=mount_tmpfs)
     thread.start()
     thread.join()
     if failures:

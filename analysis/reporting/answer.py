@@ -24,6 +24,7 @@ from analysis.present.report import ApplicationAdvice, DecisiveRepetitions, Reco
 from analysis.reporting.significance import FEW_REPETITIONS, SignificanceDecision
 from analysis.statistics import Estimate, joint_level, mean, paired_differences
 from analysis.table import Column, Entry, Table, count_noun, join_words, to_printable
+from measure.records.manifest import RELEASE
 from measure.records.record import NOT_PROVEN
 
 #: Levels that get a sentence where no level is recommended, and lines of failures and names.
@@ -92,7 +93,7 @@ def describe_answer(cells: Cells, decisions: Sequence[SignificanceDecision],
         *recommended, *_describe_costs(cells, decisions, advice)]
     # Names of factors and levels, and reasons, come from files.
     return [to_printable(names.insert_names(line)) for line in (
-        _describe_extent(cells), *_describe_failures(cells), *answer,
+        describe_extent(cells), *_describe_failures(cells), *answer,
         *_describe_verdicts(claims), *_describe_open(cells, decisions, claims))]
 
 
@@ -153,7 +154,8 @@ def _count_common(cells: Cells, names: Collection[str]) -> int:
     blocks: dict[str, set[str]] = {name: set() for name in names}
     for ids in cells.results.cells:
         for record in cells.record_names(ids):
-            name, _, block = record.rpartition("-")
+            name, _, block = record.removeprefix(
+                cells.results.record_prefix).rpartition("-")
             if name in blocks:
                 blocks[name].add(block)
     return len(set.intersection(*blocks.values())) if blocks else 0
@@ -162,15 +164,17 @@ def _count_common(cells: Cells, names: Collection[str]) -> int:
 def make_short_table(cells: Cells) -> Table:
     """Return a short table with a row for each compared level, such as each policy.
 
-    A metric's column has the smallest and the largest mean over all scenarios.
+    A metric's column has the smallest and the largest mean over all scenarios. A row has one Debian
+    release.
     """
     results = cells.results
+    factors = _list_row_factors(cells)
     groups = _group_by_level(cells)
     metrics = [metric for metric in results.study.metrics
                if any(cells.find_value(metric.name, ids) for ids in results.cells)]
     first = results.compared[0]
     has_names = any(results.level_title(first, level[0]) for level in groups)
-    columns = (Column("level", " and ".join(results.compared)),
+    columns = (Column("level", " and ".join(factors)),
                *([Column("name", "name")] if has_names else []), Column("n", "n"),
                *(Column(metric.name, metric.title, metric.unit,
                         heading=metric.heading or (metric.title,)) for metric in metrics))
@@ -180,7 +184,9 @@ def make_short_table(cells: Cells) -> Table:
                   *(Entry(format_range(cells, metric, members)) for metric in metrics))
                  for level, members in list(groups.items())[:_MAX_ROWS])
     rest = len(groups) - len(rows)
-    places = f"{len(cells.sections)} {_name_places(cells)}"
+    count = len({results.select_levels(ids, [name for name in results.surroundings
+                                             if name not in factors]) for ids in results.cells})
+    places = f"{count} {_name_places(cells)}"
     return Table(TABLE_ID, "The run in short", columns, rows, apart=True, notes=(
         f"Least and largest mean of the {places}; n is good of planned repetitions.",
         *([f"{count_noun(rest, 'more row is', 'more rows are')} left out."] if rest else [])))
@@ -188,14 +194,21 @@ def make_short_table(cells: Cells) -> Table:
 
 def _name_places(cells: Cells) -> str:
     titles = [factor.title.lower() for factor in cells.results.factors
-              if factor.name in cells.results.surroundings]
+              if factor.name not in _list_row_factors(cells)]
     return _make_plural(titles[0]) if len(titles) == 1 else "settings"
+
+
+def _list_row_factors(cells: Cells) -> tuple[str, ...]:
+    """Return the factors of a short table's rows: those compared, and the Debian release."""
+    compared = cells.results.compared
+    return (*compared, *(name for name in cells.results.surroundings if name == RELEASE))
 
 
 def _group_by_level(cells: Cells) -> dict[Ids, list[Ids]]:
     groups: dict[Ids, list[Ids]] = {}
     for ids in cells.results.cells:
-        groups.setdefault(cells.results.select_levels(ids, cells.results.compared), []).append(ids)
+        groups.setdefault(cells.results.select_levels(ids, _list_row_factors(cells)),
+                          []).append(ids)
     return groups
 
 
@@ -225,7 +238,7 @@ def _format_end(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else round_to_digits(value)
 
 
-def _describe_extent(cells: Cells) -> str:
+def describe_extent(cells: Cells) -> str:
     """Return a sentence on what was measured, and how many repetitions count."""
     results = cells.results
     varied = [factor for factor in results.factors if _is_varied(cells, factor.name)]
@@ -249,7 +262,7 @@ def describe_release(cells: Cells) -> str:
 
     Where the release is a factor of the study, its levels are named already.
     """
-    if any(factor.name == "release" for factor in cells.results.factors):
+    if RELEASE in cells.results.names:
         return ""
     releases = sorted(set(cells.results.frame["debian"]) - {"", _DEFAULT_RELEASE})
     return f"daemons of Debian {join_words(releases)}" if releases else ""

@@ -25,7 +25,7 @@ from analysis.records import Frame
 from analysis.reporting.table_entries import value_entry
 from analysis.results import Results, record_names
 from analysis.table import Column, Entry, Quantity, Table, count_noun, to_printable
-from measure.records.manifest import FactorRecord
+from measure.records.manifest import RELEASE, FactorRecord
 from measure.records.record import FLAGS
 
 # --- Notes on repetitions that a busy processor or a retransmission disturbed ---
@@ -40,7 +40,7 @@ def list_contention_notes(results: Results) -> Iterator[str]:
     good = results.good
     again = good[good["alone"]]
     if not again.empty:
-        names = list_names(record_names(again, results.names))
+        names = list_names(record_names(again, results.names, results.record_prefix))
         yield (f"{len(again)} of {len(good)} good repetitions were measured once more because they "
                "had been flagged: later than the rest of their block, and with nothing beside "
                f"them. Differences take them for parts of it: {names}.")
@@ -55,7 +55,8 @@ def describe_flagged(results: Results) -> str:
     single = len(flagged) == 1
     return (f"{len(flagged)} of {len(good)} good repetitions {'is' if single else 'are'} flagged, "
             f"because {'it' if single else 'they'} {_describe_causes(flagged)}, which makes "
-            f"times longer: {list_names(record_names(flagged, results.names))}. "
+            f"times longer: "
+            f"{list_names(record_names(flagged, results.names, results.record_prefix))}. "
             f"{'It counts' if single else 'They count'} all the same{_describe_remedy(flagged)}.")
 
 
@@ -309,12 +310,24 @@ def _leading_columns(cells: Cells) -> list[StudyColumn]:
     first = results.names.index(results.compared[0])
     name = StudyColumn(Column("name", "name", optional=True),
                        lambda ids: Entry(results.level_title(results.compared[0], ids[first])))
-    return [columns[0], name, *columns[1:],
+    return [columns[0], name, *columns[1:], *_release_column(cells),
             _standing_column("state", lambda ids: Entry(cells.status(ids).word)),
             _standing_column("good", lambda ids: _count_entry(cells.status(ids).good)),
             _standing_column("planned", lambda ids: _count_entry(cells.status(ids).total)),
             StudyColumn(Column("n", "n", only="screen"), lambda ids: Entry(
                 f"{cells.status(ids).good}/{cells.status(ids).total}"))]
+
+
+def _release_column(cells: Cells) -> Iterator[StudyColumn]:
+    """Yield a column for files with the Debian release of each cell, if it is no factor."""
+    if RELEASE in cells.results.names:
+        return
+    frame = cells.results.frame
+    found: dict[Ids, set[str]] = {}
+    for *ids, suite in zip(*(frame[name].tolist() for name in (*cells.results.names, "debian")),
+                           strict=True):
+        found.setdefault(tuple(ids), set()).add(suite)
+    yield _standing_column(RELEASE, lambda ids: Entry(", ".join(sorted(found.get(ids, ())))))
 
 
 def _level_column(cells: Cells, index: int, name: str) -> StudyColumn:
@@ -373,14 +386,14 @@ def _to_column(metric: Metric) -> Column:
 def _trailing_columns(cells: Cells) -> list[StudyColumn]:
     last = cells.results.study.metrics[-1]
 
-    def verified(ids: Ids) -> Entry:
+    def describe_verified(ids: Ids) -> Entry:
         standing = cells.status(ids)
         if standing.verified and standing.unchecked:
             return Entry(PARTLY)
         return Entry("-" if standing.word == "not run" else "yes" if standing.verified else "no")
 
     return [StudyColumn(Column("shown_verified", "verified", heading=("veri-", "fied"),
-                               part=last.part or _PART, only="screen"), verified),
+                               part=last.part or _PART, only="screen"), describe_verified),
             _standing_column("verified", lambda ids: Entry(
                 "yes" if cells.status(ids).verified else "no")),
             _standing_column("verified_reason",

@@ -29,7 +29,7 @@ from analysis.reporting.table_entries import (
 )
 from analysis.statistics import Comparison, Looks, Outcome, Sample
 from analysis.table import Column, Entry, Quantity, Table, join_words
-from measure.records.record import record_name
+from measure.records.manifest import RELEASE
 
 #: Significance level. By chance alone, a family of comparisons that are corrected together shows a
 #: significant difference with at most this probability.
@@ -91,9 +91,10 @@ def decide_differences(cells: Cells) -> list[SignificanceDecision]:
 
     The order is by metric, scenario and cell. Comparisons of one metric in the same scenario are
     read together, so they are corrected together by Holm's method. Where each scenario has only
-    one, as with two releases, those of all scenarios are read together. The list is empty without
-    a baseline. In a run with planned looks, an outcome is that of the first look that decided, and
-    the errors of all looks and comparisons together are at most 5 % (Bonferroni).
+    one, those of all scenarios are read together. Where Debian releases are compared, all
+    comparisons of one release are read together. The list is empty without a baseline. In a run
+    with planned looks, an outcome is that of the first look that decided, and the errors of all
+    looks and comparisons together are at most 5 % (Bonferroni).
     """
     if not cells.baseline.levels:
         return []
@@ -101,11 +102,23 @@ def decide_differences(cells: Cells) -> list[SignificanceDecision]:
     for metric in cells.results.study.metrics:
         families = [[(section, case) for case in _find_cases(cells, metric, members)]
                     for section, members in cells.sections.items()]
-        if all(len(family) <= 1 for family in families):
+        if RELEASE in cells.results.compared:
+            families = _group_by_release(cells, families)
+        elif all(len(family) <= 1 for family in families):
             families = [[case for family in families for case in family]]
         decisions += [decision for family in families
                       for decision in _judge_cases(metric, family, cells.results.planned_looks)]
     return decisions
+
+
+def _group_by_release(cells: Cells, families: Sequence[Sequence[tuple[Ids, _BaselinePair]]]
+                      ) -> list[list[tuple[Ids, _BaselinePair]]]:
+    """Return comparisons in groups of one compared Debian release each."""
+    groups: dict[Ids, list[tuple[Ids, _BaselinePair]]] = {}
+    for section, case in (each for family in families for each in family):
+        groups.setdefault(cells.results.select_levels(case.ids, [RELEASE]), []).append(
+            (section, case))
+    return list(groups.values())
 
 
 def _find_cases(cells: Cells, metric: Metric, members: Sequence[Ids]) -> Iterator[_BaselinePair]:
@@ -241,7 +254,7 @@ def negligible_difference(metric: Metric, base: Mapping[int, float]) -> float:
 def _make_row(cells: Cells, decision: SignificanceDecision) -> tuple[Entry, ...]:
     comparison = decision.comparison
     marks = frozenset(_MARKS[decision.outcome])
-    names = tuple(record_name(ids, block) for block in decision.blocks
+    names = tuple(cells.results.record_name(ids, block) for block in decision.blocks
                   for ids in (decision.ids, decision.baseline))
     levels = cells.results.select_levels(decision.ids, cells.results.compared)
     return (*map(Entry, levels), estimate_entry(comparison.difference, marks, names),

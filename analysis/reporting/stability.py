@@ -19,7 +19,6 @@ from analysis.cells import Cells, Ids
 from analysis.metrics import Metric
 from analysis.reporting.significance import FEW_REPETITIONS, SignificanceDecision
 from analysis.statistics import Sample
-from measure.records.record import record_name
 
 #: Iglewicz and Hoaglin's limit for outliers, in deviations. One in a thousand normal values exceeds
 #: it.
@@ -96,7 +95,7 @@ def find_outliers(cells: Cells) -> list[Outlier]:
             relative = [np.array(list(blocks[ids].values())) / medians[ids] for ids in chosen]
             joint = statistics.modified_z_scores(relative)
             for ids, z, of_cell in zip(chosen, joint, relative, strict=True):
-                outstanding += _find_cell_outliers(ids, metric, blocks[ids], medians[ids],
+                outstanding += _find_cell_outliers(cells, ids, metric, blocks[ids], medians[ids],
                                                    _in_own_deviations(of_cell, z))
     return sorted(outstanding, key=lambda outlier: -abs(outlier.deviations))
 
@@ -144,9 +143,9 @@ def _in_own_deviations(of_cell: Sample, z: Sample) -> Sample:
     return np.where((own != 0) & (np.abs(own) < np.abs(z)), own, z)
 
 
-def _find_cell_outliers(ids: Ids, metric: Metric, blocks: Mapping[int, float], median: float,
-                        z: Sample) -> Iterator[Outlier]:
-    found = [Outlier(record_name(ids, block), ids, metric, value, median, deviations)
+def _find_cell_outliers(cells: Cells, ids: Ids, metric: Metric, blocks: Mapping[int, float],
+                        median: float, z: Sample) -> Iterator[Outlier]:
+    found = [Outlier(cells.results.record_name(ids, block), ids, metric, value, median, deviations)
              for (block, value), deviations in zip(blocks.items(), z.tolist(), strict=True)
              if abs(deviations) > OUTLIER
              and abs(value - median) >= _smallest_deviation(metric, median)]

@@ -92,8 +92,10 @@ def _compare_runs(runs: tuple[Results, Results], study: Study, names: tuple[str,
                   correction: str) -> list[Table]:
     from analysis import Cells, NoResultsError
     from analysis.reporting import clock_comparison, comparison
+    from analysis.reporting.release_report import align_releases
 
     try:
+        runs, names = align_releases(runs, names)
         if runs[0].clock == runs[1].clock:
             return comparison.compare_runs(*runs, names=names, baseline=baseline,
                                            correction=correction)

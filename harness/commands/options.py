@@ -25,11 +25,16 @@ from harness.engine import deciding, profiles, request, setup, stopping_rule
 from harness.engine.request import RunRequest
 from harness.engine.results import CAPTURES
 from harness.errors import UserError
+from measure.records.manifest import RELEASE
+from measure.services.other_releases import DAEMONS
+from studies.release_factor import has_release_factor
 from studies.search_path import PATH_VARIABLE
 from studies.study import Study, StudyError
 
 #: Prefixes of a study's own options among a command's parameters.
 _LEVELS_PREFIX, _FILES_PREFIX, _SETTING_PREFIX = "levels_of_", "files_of_", "setting_"
+#: Parameter of the Debian releases, in studies that have such a factor.
+RELEASE_LEVELS = f"{_LEVELS_PREFIX}{RELEASE}"
 #: Parameter of the setting that names an emulated medium, in studies that have one.
 MEDIUM = f"{_SETTING_PREFIX}medium"
 #: Type of random seeds, which are 32 bits: the kernel gets them for the random numbers of a
@@ -42,7 +47,31 @@ BUILDER_HELP = ("Make nodes and radios with this program; auto takes the first t
 _RELEASE = "--release"
 #: Options that the help of a run shows only with the name of a study, beside those of its settings.
 _RARE = frozenset({"--set", "--max-repetitions", "--seed", "--builder", _RELEASE,
-                   "--programs", "--card"})
+                   "--daemon", "--programs", "--card"})
+
+
+def parse_releases(text: str, where: str) -> str:
+    """Return a list of Debian releases with each suite once.
+
+    Args:
+        text: The list, with a comma between two suites.
+        where: The option, for the error's text.
+
+    Raises:
+        UserError: A release is unknown, or there is none.
+    """
+    suites = _split_list(text)
+    unknown = [suite for suite in suites if suite not in RELEASES]
+    if unknown or not suites:
+        what = f"{unknown[0]} is" if unknown else "names"
+        raise UserError(f"{where}: {what} no Debian release; choose from {', '.join(RELEASES)}")
+    return ",".join(suites)
+
+
+def _check_release_list(_context: click.Context, _param: click.Parameter,
+                        text: str | None) -> str | None:
+    """Return the value of `--release` with each suite once."""
+    return None if text is None else parse_releases(text, f"{_RELEASE} {text}")
 
 
 class _ShortHelpCommand(click.Command):
@@ -387,11 +416,15 @@ def _run_options(study: Study) -> list[click.Parameter]:
                      "each channel, as monitor=NAME,NAME (may be repeated) (default: emulated "
                      "radios)."),
         # A study that compares releases has an option of its own.
-        *([] if any(factor.name == "release" for factor in study.factors) else [click.Option(
-            [_RELEASE], type=click.Choice(list(RELEASES)), metavar="RELEASE",
-            help="Take the guests' programs from this Debian release: "
-            f"{', '.join(RELEASES)} (default: that of the results folder, else "
+        *([] if has_release_factor(study) else [click.Option(
+            [_RELEASE], metavar="LIST", callback=_check_release_list,
+            help="Take the guests' programs from these Debian releases, and compare them: "
+            f"{', '.join(RELEASES)} (default: those of the results folder, else "
             f"{DEFAULT.suite}).")]),
+        click.Option(["--daemon", "daemons"], multiple=True, metavar="NAME=RELEASE",
+                     help=f"Take one daemon from another Debian release: {', '.join(DAEMONS)}, or "
+                     "NAME/openssl for its OpenSSL only (may be repeated) (default: those of "
+                     "--release)."),
         click.Option(["--cluster"], metavar="WHERE", help="Measure on other machines: "
                      "tls://HOST:PORT of a scheduler, or ssh:HOST1,HOST2 (default: here)."),
     ]

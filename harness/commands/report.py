@@ -29,6 +29,7 @@ from harness.portable.checksums import read_seal
 from harness.portable.folder import read_manifest
 from measure.records.record import RecordError
 from studies import records as stored
+from studies import release_factor
 from studies.study import ReportOption, Study, StudyError
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def _report_on_folder(folder: Path | None, form: str, tables: tuple[str, ...], b
         print_run_table(place, form, baseline, study)
         return
     results = load_results(place, study)
-    report = _call_study(lambda: reported.report(results, options), reported, place)
+    measured = find_folder_study(place, study)
+    report = _call_study(lambda: measured.report(results, options), measured, place)
     _print_and_write(report, place, form, tables, results, baseline)
 
 
@@ -132,10 +134,10 @@ def _find_study(args: Sequence[str]) -> str:
         if text.startswith("--study="):
             return text.partition("=")[2]
     for text in args:
-        if not text.startswith("-") and Path(text).is_dir() and _study_in(Path(text)):
+        if not text.startswith("-") and Path(text).is_dir() and _study_in(Path(text))[0]:
             return find_folder_study(Path(text)).id
     try:
-        newest = _study_in(folders.find_latest_folder(folders.RESULTS))
+        newest, _ = _study_in(folders.find_latest_folder(folders.RESULTS))
     except UserError:
         return ""
     # A report without results is not about the newest folder.
@@ -286,9 +288,10 @@ def find_folder_study(folder: Path, study: str = "") -> Study:
     Raises:
         UserError: The study is not installed.
     """
-    name = _study_in(folder) or study or studies.DEFAULT
+    name, factors = _study_in(folder)
+    name = name or study or studies.DEFAULT
     try:
-        return studies.load_study(name)
+        return release_factor.load_study(name, factors)
     except StudyError as error:
         why = str(error) if name in studies.study_names() else (
             f"is of the study {name}, which is not installed here; add its folder to studies/, "
@@ -296,24 +299,25 @@ def find_folder_study(folder: Path, study: str = "") -> Study:
         raise UserError(f"{folder}: {why}") from None
 
 
-def _study_in(folder: Path) -> str:
-    """Return the name of a results folder's study, from its plan or else its records.
+def _study_in(folder: Path) -> tuple[str, list[str]]:
+    """Return the name of a results folder's study and its factors, from plan or records.
 
-    The result is "" if it is unknown.
+    The name is "" if it is unknown.
     """
     manifest = read_manifest(folder)
     if manifest is not None:
-        return manifest.study.id
+        return manifest.study.id, list(manifest.levels)
     records = folder / "records" if (folder / "records").is_dir() else folder
     for path in sorted(records.glob("*.json")):
         with contextlib.suppress(RecordError):
-            return stored.read_envelope(path).study.id
-    return ""
+            entry = stored.read_envelope(path)
+            return entry.study.id, list(entry.cell)
+    return "", []
 
 
 def _refuse_another(folder: Path, study: str) -> None:
     """Raise UserError if the results belong to another study than the user named."""
-    own = _study_in(folder)
+    own, _ = _study_in(folder)
     if own and own != study:
         raise UserError(f"--study {study}: {folder} holds results of the study {own}; leave the "
                         "option out")

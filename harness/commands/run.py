@@ -45,6 +45,9 @@ from harness.engine.events import EventLog
 from harness.engine.plan import Plan, Step
 from harness.engine.progress import ProgressDisplay
 from harness.errors import UserError
+from measure.records.manifest import RELEASE
+from measure.services.other_releases import DAEMONS, OPENSSL
+from studies.release_factor import add_release_factor, has_release_factor
 from studies.study import Study
 from topologies.builders import MININET_WIFI
 
@@ -131,22 +134,23 @@ def _stopping_rule(until_ci: str | None, max_repetitions: int | None, most_repet
 def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: str,
                 out: Path | None, is_elsewhere: bool, release: str | None = None,
                 fault: str | None = None, programs: Path | None = None,
-                cards: Sequence[str] = (), **asked: Any) -> Plan:
+                cards: Sequence[str] = (), daemons: Sequence[str] = (), **asked: Any) -> Plan:
     """Return the plan of the run. Raises UserError if an option is not valid."""
     cards_by_node = engine_cards.parse_cards(cards, on)
     if cards_by_node and options.MEDIUM in asked:
         asked[options.MEDIUM] = engine_cards.choose_medium(cards_by_node, asked[options.MEDIUM])
     _check_place(clock or "real", on)
+    daemon_releases = _parse_daemons(daemons, out, on, is_elsewhere=is_elsewhere)
     if programs and (is_elsewhere or on == "vm"):
         where = "--cluster" if is_elsewhere else "--on vm"
         raise UserError(f"--programs {programs}: guests and machines of {where} cannot see this "
                         f"folder; leave out {where}")
-    chosen = studies.load_study(study)
+    chosen, release = _choose_releases(studies.load_study(study), release, out, asked)
     plan = request.build_plan(
         options.build_request(chosen, **asked),
-        {"seed": seed, "fault": fault, "on": on, "release": release or _release_before(out),
+        {"seed": seed, "fault": fault, "on": on, "release": release,
          "clock": clock or _clock_before(chosen, asked["profile"], on, out),
-         "cards": cards_by_node})
+         "cards": cards_by_node, "daemons": daemon_releases})
     _check_place(plan.settings.clock, on, ", or add --clock real")
     _check_releases(plan, builder)
     if cards_by_node:
@@ -154,6 +158,8 @@ def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: s
     elif not plan.other_releases:
         plan = _change_settings(plan, builder=_choose_builder(builder, on, out,
                                                               is_elsewhere=is_elsewhere))
+    if programs and plan.settings.daemons:
+        raise UserError(f"--programs {programs}: does not go with --daemon; leave one out")
     if programs:
         plan = _change_settings(
             plan, programs_folder=str(programs), programs=own_programs.describe_programs(
@@ -205,19 +211,77 @@ def _change_settings(plan: Plan, **changes: Any) -> Plan:
     return replace(plan, settings=replace(plan.settings, **changes))
 
 
-def _release_before(out: Path | None) -> str:
-    """Return the Debian release of the folder's earlier run, or the default one without a run.
+def _choose_releases(study: Study, requested: str | None, out: Path | None,
+                     options_given: dict[str, Any]) -> tuple[Study, str]:
+    """Return the study to measure and the run's Debian release, from the user's list.
+
+    With several releases, the study gets the factor "release", and `options_given` its levels.
+    Without a list, the releases are those of the folder's earlier run, else the default one.
 
     Raises:
-        UserError: This version does not know that release.
+        UserError: This version does not know a release of the earlier run.
     """
+    if has_release_factor(study):
+        return study, DEFAULT.suite
+    requested = _take_release_levels(requested, options_given)
     before = results.read_manifest(out) if out is not None else None
-    release = str(before.settings.get("release", DEFAULT.suite)) if before else DEFAULT.suite
-    if release not in RELEASES:
-        raise UserError(f"{out}: was begun with the Debian release {release}, and known are "
+    releases = requested.split(",") if requested else before.releases if before else (
+        DEFAULT.suite,)
+    unknown = [release for release in releases if release not in RELEASES]
+    if unknown:
+        raise UserError(f"{out}: was begun with the Debian release {unknown[0]}, and known are "
                         f"{', '.join(RELEASES)}; use the version that wrote it, or choose another "
                         "folder with --out")
-    return release
+    if len(releases) == 1:
+        return study, releases[0]
+    options_given[options.RELEASE_LEVELS] = ",".join(releases)
+    return add_release_factor(study), DEFAULT.suite
+
+
+def _parse_daemons(texts: Sequence[str], out: Path | None, on: str, *,
+                   is_elsewhere: bool) -> dict[str, str]:
+    """Return the release of each daemon of `--daemon`, or else of the folder's earlier run.
+
+    Raises:
+        UserError: A daemon or release is unknown, or guests of this machine are not used.
+    """
+    if not texts:
+        before = results.read_manifest(out) if out is not None else None
+        return dict(before.settings.get("daemons", {})) if before else {}
+    releases: dict[str, str] = {}
+    for text in texts:
+        name, _, suite = text.partition("=")
+        if name.removesuffix(OPENSSL) not in DAEMONS:
+            raise UserError(f"--daemon {text}: no daemon {name!r} can be of another release; "
+                            f"choose from {', '.join(DAEMONS)}, as in --daemon freeradius=trixie")
+        if suite not in RELEASES:
+            raise UserError(f"--daemon {text}: {suite or 'nothing'} is no Debian release; choose "
+                            f"from {', '.join(RELEASES)}")
+        if name.removesuffix(OPENSSL) in {other.removesuffix(OPENSSL) for other in releases}:
+            raise UserError(f"--daemon {text}: the release of {name.removesuffix(OPENSSL)} was "
+                            "given before; leave one out")
+        releases[name] = suite
+    if on != "guest" or is_elsewhere:
+        where = "--cluster" if is_elsewhere else f"--on {on}"
+        raise UserError(f"--daemon {texts[0]}: only guests of this machine have daemons of several "
+                        f"releases; leave out {where}")
+    return releases
+
+
+def _take_release_levels(requested: str | None, options_given: dict[str, Any]) -> str | None:
+    """Return the releases of `--release`, or of `--only release=LIST`, which is taken out.
+
+    Raises:
+        UserError: Both options are given, or a release is unknown.
+    """
+    prefix = f"{RELEASE}="
+    for text in [text for text in options_given["only"] if text.startswith(prefix)]:
+        if requested:
+            raise UserError(f"--only {text}: levels of {RELEASE} were given before; give one list")
+        requested = options.parse_releases(text.removeprefix(prefix), f"--only {text}")
+    options_given["only"] = tuple(text for text in options_given["only"]
+                                  if not text.startswith(prefix))
+    return requested
 
 
 def _check_releases(plan: Plan, builder: str) -> None:
@@ -228,6 +292,13 @@ def _check_releases(plan: Plan, builder: str) -> None:
     """
     if not plan.other_releases:
         return
+    order = list(RELEASES)
+    newest = max(order.index(testbed.spec.release or DEFAULT.suite)
+                 for testbed in plan.testbeds.values())
+    for name, suite in plan.settings.daemons.items():
+        if name.endswith(OPENSSL) and order.index(suite) <= newest:
+            raise UserError(f"--daemon {name}={suite}: needs a later release than that of the "
+                            f"guests, {order[newest]}, whose C library is as new; choose another")
     option = f"--release {', '.join(plan.other_releases)}"
     if plan.settings.on != "guest":
         raise UserError(f"{option}: only embedded guests have another release than "

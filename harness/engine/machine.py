@@ -335,6 +335,16 @@ class Machine(Protocol):
             MissingPackages: The packages are not available.
         """
 
+    def release_folder(self, image_name: str) -> Path:
+        """Return the folder with the root file system of an image, for a guest of another one.
+
+        Args:
+            image_name: The image, as for `image_key`.
+
+        Raises:
+            MissingPackages: This machine has no such image.
+        """
+
     def mount_path(self, job_dir: Path) -> str:
         """Return the path at which the testbed's daemons find the policy's configuration files.
 
@@ -387,6 +397,11 @@ class EmbeddedMachine:
         """
         folder = (self.image if packages in self.lacking else self._image_with(packages)).libraries
         return base64.b64encode((folder / f"{source.stem}.so").read_bytes()).decode()
+
+    def release_folder(self, image_name: str) -> Path:
+        """Return the folder with the root file system of an image."""
+        _refuse_lacking(self, image_name)
+        return self._image_with(image_name).root.parent
 
     def mount_path(self, job_dir: Path) -> str:
         """Return the path of the configuration files, equal in all guests.
@@ -513,6 +528,10 @@ class HostMachine:
     def read_library(self, source: Path, packages: str = "") -> str:
         """Return a shared library to preload, in base 64, compiled by this host's compiler."""
         return compile_for_host(source)
+
+    def release_folder(self, image_name: str) -> Path:
+        """Raise MissingPackages, because a host has no image."""
+        raise MissingPackages("a host has no image of another Debian release")
 
     def mount_path(self, job_dir: Path) -> str:
         """Return a short path for configuration files, outside of /run.

@@ -40,7 +40,8 @@ class RunSettings:
     Debian release. `looks` are the numbers of repetitions after which claims are judged
     (`--until-decided`). `programs` are the user's own daemons, as `harness.engine.programs`
     describes them. They are in `programs_folder`, which is not stored. `cards` are the interfaces
-    of this machine's 802.11 cards that are radios (`--card`), by node.
+    of this machine's 802.11 cards that are radios (`--card`), by node. `daemons` are the Debian
+    releases of daemons that are of another one than the guest's (`--daemon`), by name.
     """
 
     repetitions: int = 3
@@ -55,14 +56,16 @@ class RunSettings:
     programs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     programs_folder: str = ""
     cards: Mapping[str, str] = field(default_factory=dict)
+    daemons: Mapping[str, str] = field(default_factory=dict)
 
     def to_stored(self) -> dict[str, Any]:
         """Return the settings as stored in plan.json.
 
-        `looks` (numbers of repetitions after which claims are judged), `programs` and `cards` are
-        left out if they are empty, and the Debian release if it is the default one.
+        `looks` (numbers of repetitions after which claims are judged), `programs`, `cards` and
+        `daemons` are left out if they are empty, and the Debian release if it is the default one.
         """
-        left_out = {name for name in ("looks", "programs", "cards") if not getattr(self, name)}
+        left_out = {name for name in ("looks", "programs", "cards", "daemons")
+                    if not getattr(self, name)}
         if self.release == releases.DEFAULT.suite:
             left_out.add("release")
         return {name: list(value) if name == "looks" else value
@@ -135,9 +138,9 @@ class Plan:
         """Return one repetition of every cell (a block), in an order that the seed decides.
 
         A cell is one policy in one scenario, for instance. Cells with the longest repetitions come
-        first. Cells of equal duration are ordered by the levels of all factors but the first. The
-        levels of the first factor have a random order in each block. A drift during a run then
-        affects every level of the first factor equally.
+        first. Cells of equal duration are ordered by the levels of all factors but the first and
+        the Debian release. The levels of these two have a random order in each block. So a drift
+        during a run affects each policy and each release equally.
 
         Args:
             repetition: Number of the block.
@@ -153,7 +156,7 @@ class Plan:
         return [Step(cell, repetition) for cell in mixed if chosen is None or cell.name in chosen]
 
     def _later_levels(self, cell: Cell) -> tuple[int, ...]:
-        """Return the positions of a cell's levels, except of the first factor's.
+        """Return the positions of a cell's levels, except of the first factor and the release.
 
         The first factor is the policy and the other one the scenario, for instance.
         """
@@ -163,8 +166,9 @@ class Plan:
     def _level_positions(self) -> dict[str, tuple[int, ...]]:
         given = {name: {level.id: number for number, level in enumerate(levels)}
                  for name, levels in self.levels.items()}
-        return {cell.name: tuple(given[name][level] for name, level in
-                                 list(cell.ids.items())[1:]) for cell in self.cells}
+        others = [name for name in self.levels if name != manifest.RELEASE][1:]
+        return {cell.name: tuple(given[name][cell.ids[name]] for name in others)
+                for cell in self.cells}
 
     def expected_cost(self, cell: Cell) -> ExpectedCost:
         """Return the time and disk space that one repetition will probably take.
@@ -216,8 +220,19 @@ class Plan:
 
     @cached_property
     def other_releases(self) -> tuple[str, ...]:
-        """Return the suites of the testbeds' Debian releases, without the default release."""
-        return tuple(sorted({testbed.spec.release for testbed in self.testbeds.values()} - {""}))
+        """Return the suites of the Debian releases in use, without the default release."""
+        suites = {*(testbed.spec.release for testbed in self.testbeds.values()),
+                  *self.daemon_releases.values()}
+        return tuple(sorted(suites - {"", releases.DEFAULT.suite}))
+
+    @cached_property
+    def daemon_releases(self) -> dict[str, str]:
+        """Return the release of each daemon that is of another one than the guest's, by name.
+
+        The user asks for them, or a negative control starts them.
+        """
+        fault = self.study.find_fault(self.settings.fault)
+        return {**self.settings.daemons, **(fault.daemons if fault else {})}
 
     def apply_fault(self, policy: Policy | None) -> Policy | None:
         """Return the policy that nodes get: a negative control may change the one of the cell.

@@ -142,6 +142,7 @@ def describe_circumstances(plan: Plan, step: Step) -> dict[str, Any]:
             "fault": settings.fault, "code_sha256": hash_code(plan.study.id),
             **({"looks": list(settings.looks)} if settings.looks else {}),
             **({"programs": settings.to_stored()["programs"]} if settings.programs else {}),
+            **({"daemons": dict(settings.daemons)} if settings.daemons else {}),
             **({"kept_awake": True} if settings.needs_idle_burners else {}),
             "load_average": os.getloadavg()[0]}
 

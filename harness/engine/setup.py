@@ -202,8 +202,17 @@ def list_plan_images(plan: Plan) -> dict[str, tuple[Release, PackageList | None]
     """
     brought = list_plan_packages(plan)
     specs = {testbed.spec.image_name: testbed.spec for testbed in plan.testbeds.values()}
-    return {name: (RELEASES[spec.release or DEFAULT.suite], brought.get(spec.packages))
-            for name, spec in sorted(specs.items()) if name}
+    images = {name: (RELEASES[spec.release or DEFAULT.suite], brought.get(spec.packages))
+              for name, spec in sorted(specs.items()) if name}
+    others: dict[str, tuple[Release, PackageList | None]] = {
+        plain_image_name(suite): (RELEASES[suite], None)
+        for suite in plan.daemon_releases.values() if suite != DEFAULT.suite}
+    return others | images
+
+
+def plain_image_name(suite: str) -> str:
+    """Return the name of a release's image without additional packages, "" for the default."""
+    return "" if suite == DEFAULT.suite else f"@{suite}"
 
 
 def describe_image(release: Release, added: PackageList | None) -> str:

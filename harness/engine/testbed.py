@@ -32,6 +32,7 @@ from harness.engine.plan import Plan, PlannedTestbed, find_missing_feature, node
 from harness.secrets import Secrets
 from measure.charging import library
 from measure.cpu import host_load
+from measure.services import other_releases
 from measure.services.replaced_programs import LINK
 from policies import Policy
 from topologies import loader, queueing_disciplines
@@ -208,6 +209,12 @@ class TestbedClient:
         (self.job_dir / "commands").mkdir()
         if self._plan.settings.programs_folder:
             (self.job_dir / LINK).symlink_to(Path(self._plan.settings.programs_folder).resolve())
+        for suite in set(self._plan.daemon_releases.values()):
+            try:
+                folder = self.machine.release_folder(setup.plain_image_name(suite))
+            except MissingPackages as error:
+                raise TestbedFailed(str(error)) from None
+            (self.job_dir / other_releases.name_link(suite)).symlink_to(folder.resolve())
         job = self.job_dir / "job.json"
         job.touch(0o600)  # it contains the run's keys
         job.write_text(json.dumps(self._job_document(self.machine.mount_path(self.job_dir),
@@ -227,8 +234,11 @@ class TestbedClient:
     def begin_rendering(self, renderer: render.Renderer) -> asyncio.Task[Path] | None:
         """Start to make the policy's configuration files, or return None without a policy."""
         policy, mount = self._applied_policy, self.machine.mount_path(self.job_dir)
-        return renderer.begin_rendering(policy, self.spec.network, mount,
-                                        self.spec.medium, self.spec.release) if policy else None
+        # What is rendered by release is for FreeRADIUS' OpenSSL.
+        release = self._plan.daemon_releases.get("freeradius", self.spec.release)
+        return renderer.begin_rendering(
+            policy, self.spec.network, mount, self.spec.medium,
+            "" if release == DEFAULT.suite else release) if policy else None
 
     async def _await_rendering(self, renderer: render.Renderer) -> Path | None:
         """Wait for the policy's configuration files and return their folder.
@@ -390,6 +400,9 @@ class TestbedClient:
                 is_mounted=plan.settings.on == "guest"),
             "cards": dict(plan.settings.cards),
             "unloads_modules": plan.settings.on == "host",
+            "release": ((spec.release or DEFAULT.suite) if plan.settings.on == "guest" else ""),
+            "daemons": {name: {"release": suite, "is_asked": plan.settings.daemons.get(name)
+                               == suite} for name, suite in plan.daemon_releases.items()},
             "options": dict(spec.options), "devices": node_devices(spec),
             "speeds": (load_speeds(self.machine.image_key())
                        if plan.settings.clock == "processor" else {}),

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import studies
 from harness.portable.folder import (
     PACKING_LIST_FILE,
     PLAN_FILE,
@@ -31,6 +30,7 @@ from harness.portable.folder import (
 from measure.records.document import has_digest
 from measure.records.manifest import LevelRecord, Manifest
 from measure.records.record import read_document
+from studies import release_factor
 from studies.study import Factor, Level, Study, StudyError
 from topologies.checks import TopologyError
 from topologies.device import Device
@@ -157,7 +157,7 @@ def find_changed_builtins(plan: Manifest) -> list[str]:
     Media and devices are compared, too.
     """
     try:
-        study = studies.load_study(plan.study.id)
+        study = release_factor.load_study(plan.study.id, plan.levels)
     except StudyError:
         return []
     lines = [f"{factor.name} {name} {_NOT_BUILTIN}" for factor, name, entry

@@ -467,7 +467,8 @@ def _same_circumstances(plan: Manifest, entry: Record) -> str:
 
 
 #: Fields of a record's environment, with the settings of the plan that they must equal.
-_SETTINGS = {"clock": "clock", "machine": "on", "builder": "builder", "programs": "programs"}
+_SETTINGS = {"clock": "clock", "machine": "on", "builder": "builder", "programs": "programs",
+             "daemons": "daemons"}
 _BELONGS: tuple[Callable[[Manifest, Record], str], ...] = (
     _same_study, _known_levels, _known_cell, _same_levels, _same_plan, _same_control,
     _same_circumstances)

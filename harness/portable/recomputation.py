@@ -22,7 +22,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import studies
 from harness.engine.plan import Plan, RunSettings, factor_record, level_record
 from harness.engine.postprocessing import PACKED_RAW, RAW, SUFFIX, DissectorLost, DissectorPool
 from harness.engine.provenance import hash_code
@@ -36,6 +35,7 @@ from measure.records.document import DIGEST_FIELD
 from measure.records.manifest import FILE, LevelRecord, Manifest
 from measure.records.record import CheckRecord, Record
 from policies import PolicyError
+from studies import release_factor
 from studies import study as studies_study
 from studies.study import Cell, Factor, Judgement, Level, Repetition, Study, StudyError
 from studies.validation import describe_exception
@@ -170,7 +170,7 @@ def _load_study(record: Record) -> Study:
             again.
     """
     try:
-        study = studies.load_study(record.study.id)
+        study = release_factor.load_study(record.study.id, record.cell)
     except StudyError as error:
         raise NotRecomputedError(str(error), is_excused=True) from None
     if study.version != record.study.version:
@@ -392,7 +392,7 @@ class PlanRecomputation:
 def compare_plan(plan: Manifest) -> PlanRecomputation:
     """Compare each text and number of a stored plan with what its study computes."""
     try:
-        study = studies.load_study(plan.study.id)
+        study = release_factor.load_study(plan.study.id, plan.levels)
     except StudyError as error:
         return PlanRecomputation(not_redone=str(error))
     if study.version != plan.study.version:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
+from measure.agent import running_programs
 from measure.agent.errors import MeasureError, find_cause, last_line
 
 _STOP_S = 2.0
@@ -122,6 +123,7 @@ class Daemon:
         while True:
             state = self.process.poll()
             if any(map(self._ready.search, self._read_lines())):
+                running_programs.note_program(self.pid)
                 return self
             if state is not None or time.monotonic() > until:
                 break

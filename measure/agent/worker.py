@@ -23,16 +23,17 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from measure.agent import kernel_state, workload
+from measure.agent import kernel_state, running_programs, workload
 from measure.agent.errors import MeasureError, describe_error, hide_secrets, secret_values
+from measure.agent.running_programs import installed_packages
 from measure.agent.workload import Site, Workload
 from measure.cpu import clock, device_speeds, host_load
-from measure.services import replaced_programs
+from measure.services import other_releases, replaced_programs
 from measure.services.daemons import ServiceStarter
 from topologies import builders, model
 from topologies.fork_server import TcpdumpForks
@@ -253,8 +254,6 @@ def _shell_environment(testbed: Testbed, node: str) -> dict[str, str]:
 #: Debian packages of every testbed that may take part.
 _DEBIAN = ("hostapd", "wpasupplicant", "freeradius", "strongswan-charon", "iperf3", "tcpdump",
            "mininet", "openssl")
-#: The list that `dpkg-query` reads; starting `dpkg-query` takes ten times as long in a guest.
-_INSTALLED = Path("/var/lib/dpkg/status")
 
 
 def collect_versions(further: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -267,27 +266,6 @@ def collect_versions(further: Mapping[str, Sequence[str]]) -> dict[str, str]:
             **installed_packages({*_DEBIAN, *further.get("debian", ())}),
             **dict(line.split(" ", 1) for line in further.get("compiled", ())),
             **_python_versions(further.get("python", ()))}
-
-
-def installed_packages(names: Collection[str], listed: Path = _INSTALLED) -> dict[str, str]:
-    """Return the version of each of these Debian packages that is installed, by name.
-
-    Args:
-        names: Names of packages.
-        listed: File with dpkg's list of packages and their states.
-
-    Raises:
-        OSError: The file does not exist.
-    """
-    versions = {}
-    for text in listed.read_text().split("\n\n"):
-        name = text.partition("\n")[0].removeprefix("Package: ")
-        if name in names:
-            fields = dict(line.split(": ", 1) for line in text.splitlines()
-                          if ": " in line and not line.startswith(" "))
-            if fields["Status"].endswith(" installed"):
-                versions[name] = fields["Version"]
-    return versions
 
 
 def _python_versions(names: Sequence[str]) -> dict[str, str]:
@@ -346,7 +324,8 @@ class Worker:
         with self._stack:
             send_event("hello", pid=os.getpid())
             replaced = self.job.get("programs", {})
-            self._programs = replaced_programs.provide_programs(replaced)
+            self._programs = {**other_releases.provide_daemons(self.job.get("daemons", {})),
+                              **replaced_programs.provide_programs(replaced)}
             if self.job.get("unloads_modules"):
                 self._stack.enter_context(unload_new_modules())
             if cards := self.job.get("cards"):
@@ -453,7 +432,10 @@ class Worker:
                     self.logs, clock=self.clock, devices=self.job.get("devices", {}),
                     fault=self.job.get("fault", ""),
                     charge_library=self.job.get("charge_library", ""), programs=self._programs,
-                    packages=frozenset(self.job.get("programs", {}).get("packages", ())))
+                    packages=frozenset(self.job.get("programs", {}).get("packages", ())),
+                    daemon_releases={name: daemon["release"] for name, daemon
+                                     in self.job.get("daemons", {}).items()
+                                     if not name.endswith(other_releases.OPENSSL)})
         workload = self._workload_class(site)
         self._stack.enter_context(ServiceStarter(workload.services(), site.withhold))
         # Only now: services must start within deadlines that assume this machine's own speed.
@@ -497,10 +479,28 @@ class Worker:
                                    **self._host_load()},
                "processor_s": {use: round(using[use] - used[use], 2) for use in using},
                "failure": self._describe_failure(failure) if failure else None,
+               **self._describe_release(),
                **({"cards": self._cards.read_links(self.testbed),
                    "air_missing": self._cards.air_missing} if self._cards else {})}
         (out / "raw.json").write_text(json.dumps(raw))
         return {"event": "measured", "name": command["name"], "ok": failure is None}
+
+    def _describe_release(self) -> dict[str, Any]:
+        """Return the Debian release that was asked for, that of the root, and the programs.
+
+        The result is empty on machines without a release.
+        """
+        asked = self.job.get("release")
+        if not asked:
+            return {}
+        daemons = {name: daemon["release"] for name, daemon in self.job.get("daemons", {}).items()
+                   if daemon["is_asked"]}
+        programs = running_programs.describe_programs(
+            {name: other_releases.find_image_root(release) for name, release in daemons.items()},
+            [program["path"] for program in
+             self.job.get("programs", {}).get("files", {}).values()])
+        return {"release": {"asked": asked, "found": running_programs.read_release(),
+                            "daemons": daemons, "programs": programs}}
 
     def _host_load(self) -> dict[str, str]:
         """Return the mean factor by which other load on the host slowed the repetition down.

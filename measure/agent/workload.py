@@ -40,6 +40,7 @@ class Site:
       their public-key operations. It is encoded in base 64, and "" if it could not be compiled.
     - `programs`: paths of the user's own daemons, by the names of the daemons that they replace.
     - `packages`: names of the Debian packages that the user's own versions replace.
+    - `daemon_releases`: Debian releases of the daemons that are of another one than the guest's.
     """
 
     testbed: Testbed
@@ -55,6 +56,7 @@ class Site:
     charge_library: str = ""
     programs: Mapping[str, str] = field(default_factory=dict)
     packages: frozenset[str] = frozenset()
+    daemon_releases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def network(self) -> Network:

@@ -246,7 +246,8 @@ def _check_fragments(expected_bytes: int, inside: Sequence[Sequence[InnerEapFram
 
     FreeRADIUS of later Debian releases leaves a margin.
     """
-    release = RELEASES.get(observed.raw.get("debian") or "bookworm")
+    release = RELEASES.get(observed.raw.get("daemon_releases", {}).get("freeradius")
+                           or observed.raw.get("debian") or "bookworm")
     expected_bytes -= release.fragment_margin if release else 0
     full = [sorted({frame.size_bytes for frame in stay if frame.has_more
                     and frame.source != observed.mac}) for stay in inside]

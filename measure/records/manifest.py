@@ -35,6 +35,10 @@ from measure.records.record import (
 
 FILE = "plan.json"
 SCHEMA = 2
+#: Name of the Debian release of the guests, as a factor or as a setting of the run.
+RELEASE = "release"
+#: The release of plans that name none.
+_DEFAULT_RELEASE = "bookworm"
 
 #: Settings of how much is measured: another run may ask for more repetitions of the plan.
 #: `looks` are those of a sequential design, in folders that have one.
@@ -106,6 +110,12 @@ class Manifest(RecordPart):
         return len(self.cells) * int(self.settings["repetitions"])
 
     @property
+    def releases(self) -> tuple[str, ...]:
+        """Return the suites of the guests' Debian releases. A plan does not store the default."""
+        return tuple(self.levels.get(RELEASE, {})) or (
+            str(self.settings.get(RELEASE, _DEFAULT_RELEASE)),)
+
+    @property
     def own_programs(self) -> str:
         """Return the user's own daemons (`--programs`) with their versions, "" without any."""
         return format_programs(self.settings.get("programs"))
@@ -141,6 +151,9 @@ class Manifest(RecordPart):
         if self.study != other.study:
             return (f"study {self.study.id} version {self.study.version} there, {other.study.id} "
                     f"version {other.study.version} here")
+        if self.releases != other.releases:
+            return (f"release {', '.join(self.releases)} there, {', '.join(other.releases)} "
+                    "here")
         for mine, theirs in ((self.asked, other.asked),
                              (self._compared_settings, other._compared_settings)):
             for name in dict.fromkeys((*mine, *theirs)):

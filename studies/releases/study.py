@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from measure.checks import release
 from measure.records.manifest import LevelRecord
 from studies import policy_factors
+from studies.release_factor import RELEASE_LEVELS, make_release_factor
 from studies.releases.measurements import AUTHENTICATION, TITLES, ReleaseMeasurements
 from studies.releases.settings import ReleaseSettings
 from studies.study import (
@@ -18,13 +20,13 @@ from studies.study import (
     Clock,
     ExpectedCost,
     Factor,
+    Fault,
     Judgement,
     Level,
     Metric,
     Repetition,
     Settings,
     Study,
-    fixed_levels,
 )
 from studies.study import TestbedSpec as Spec
 from topologies.loader import to_json
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
     from analysis.present.report import Report
     from analysis.results import Results
 
-#: Releases, the one before an upgrade first.
-RELEASES = (Level("bookworm", "Debian 12"), Level("trixie", "Debian 13"),
-            Level("forky", "Debian testing"))
 #: Those that are measured if the user names none. Testing is another one every day.
 _STABLE = ("bookworm", "trixie")
 #: Policies of 2007 and of today that a profile without policies measures.
@@ -48,10 +47,7 @@ class Releases(Study):
     id: ClassVar[str] = "releases"
     title: ClassVar[str] = "What an upgrade of Debian changes"
     factors: ClassVar[tuple[Factor, ...]] = (
-        Factor("release", "Release", fixed_levels(RELEASES, _STABLE), option="--release",
-               help="Measure on these Debian releases: "
-               f"{', '.join(level.id for level in RELEASES)} (default: {', '.join(_STABLE)}).",
-               other_names=("forky",)),
+        make_release_factor(_STABLE),
         Factor("policy", "Policy", policy_factors.PolicyReader(
             _POLICIES, beside=("P1",), has_macsec=True, has_sessions=True),
                plural="policies", option="--policies", file_option="--policy",
@@ -70,6 +66,9 @@ class Releases(Study):
     baseline: ClassVar[Mapping[str, str]] = {"release": "bookworm"}
     judged_with: ClassVar[Sequence[str]] = policy_factors.JUDGED_WITH
     judges_claims: ClassVar[bool] = True
+    faults: ClassVar[Mapping[str, Fault | str]] = {"old-daemon": Fault(
+        "hostapd of Debian 12 runs on a later release", daemons={"hostapd": "bookworm"},
+        on={"release": "trixie", "policy": "M2", "scenario": "N2"}, fails=(release.NAME,))}
     settings_type: ClassVar[type[ReleaseSettings]] = ReleaseSettings
     measurements_type: ClassVar[type[ReleaseMeasurements]] = ReleaseMeasurements
     workload_module: ClassVar[str] = "studies.releases.workload"
@@ -137,16 +136,19 @@ class Releases(Study):
     def report(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Return the standard report with the tables of changes and findings."""
         from analysis.cells import Cells
-        from analysis.reporting import significance, standard_report
-        from studies.releases.changes import make_change_table, make_finding_table
+        from analysis.reporting import release_changes, significance, standard_report
+        from studies.releases.changes import make_finding_table
         from studies.releases.claims import judge_claims
 
         cells = Cells(results, options.get("baseline", "") or _choose_first_release(results))
         decisions = significance.decide_differences(cells)
+        changes = release_changes.list_changes(cells, decisions, [AUTHENTICATION])
+        changed = release_changes.make_change_table(cells, changes, [AUTHENTICATION],
+                                                    "eap_packets", "EAP packets")
         return standard_report.make_standard_report(
             cells, self.run_table(cells),
             standard_report.ReportAdditions(
-                tables=[make_change_table(cells, decisions), make_finding_table(cells)],
+                tables=[changed, make_finding_table(cells)],
                 prints=True, claims=judge_claims(cells), claimant="Köder et al.'s"), decisions)
 
 
@@ -155,7 +157,7 @@ def _choose_first_release(results: Results) -> str:
 
     With a single release there is nothing to compare.
     """
-    measured = [level.id for level in RELEASES if level.id in set(results.frame["release"])]
+    measured = [level.id for level in RELEASE_LEVELS if level.id in set(results.frame["release"])]
     usual = results.baseline_levels.get("release")
     return f"release={measured[0]}" if len(measured) > 1 and usual not in measured else ""
 

@@ -29,6 +29,7 @@ from plans import plan_of
 from policies import TlsSettings
 from studies import contract
 from studies.policy_factors import change_layer
+from studies.release_factor import add_release_factor, has_release_factor
 from topologies.loader import load_network, load_scenario
 
 HELLO = PackageList("hello", ("hello",))
@@ -163,7 +164,7 @@ def test_testbeds_boot_the_image_of_the_release(asked: list[tuple[Any, str]]) ->
 
 
 def test_study_with_a_factor_takes_a_list_of_releases(qop_here: Qop) -> None:
-    """Without a list, testing is left out: it changes every day. Others take one release."""
+    """Without a list, testing is left out: it changes every day."""
     def preview(*options: str) -> str:
         done = qop_here("run", *options, "--policies", "P1", "--dry-run")
         assert done.returncode == 0, done.stderr
@@ -172,9 +173,73 @@ def test_study_with_a_factor_takes_a_list_of_releases(qop_here: Qop) -> None:
     assert "forky" not in preview("releases")
     three = preview("releases", "--release", "bookworm,trixie,forky", "--profile", "quick")
     assert "9 of 9 repetitions" in three and "forky" in three, three
-    done = qop_here("run", "--release", "bookworm,trixie", "--dry-run")
+
+
+@pytest.mark.parametrize("study", studies.study_names())
+def test_each_study_takes_a_list_of_releases(study: str) -> None:
+    """Its cells are those of one release, once on each, on a testbed of that release."""
+    single = studies.load_study(study)
+    if has_release_factor(single):
+        return
+    settings = {"clock": "virtual"}
+    one = request.build_plan(RunRequest(single), settings)
+    both = request.build_plan(RunRequest(add_release_factor(single), levels={
+        "release": ["trixie", "bookworm"]}), settings)
+    assert [cell.name for cell in both.cells] == [
+        f"{release}-{cell.name}" for release in ("trixie", "bookworm") for cell in one.cells]
+    for testbed in both.testbeds.values():
+        assert {cell.ids["release"] for cell in testbed.cells} == {testbed.spec.release
+                                                                   or "bookworm"}
+    assert both.other_releases == ("trixie",)
+    assert len(both.testbeds) == 2 * len(one.testbeds)
+
+
+def test_blocks_mix_policies_and_releases() -> None:
+    """No release is always measured first, nor a policy. A single release keeps its order."""
+    single = studies.load_study("qop2007")
+    levels = {"policy": ["P1", "P2", "P5", "P8"], "scenario": ["N2"]}
+    plan = request.build_plan(RunRequest(add_release_factor(single), levels={
+        **levels, "release": ["bookworm", "trixie"]}, repetitions=20), {})
+    blocks = [[step.cell.ids for step in plan.block_steps(number)] for number in range(1, 21)]
+    assert {block[0]["release"] for block in blocks} == {"bookworm", "trixie"}
+    assert {block[0]["policy"] for block in blocks} == set(levels["policy"])
+    assert any(first["release"] == second["release"] != third["release"]
+               for first, second, third, *_ in blocks)
+    for block in blocks:
+        assert sorted("-".join(ids.values()) for ids in block) == sorted(
+            cell.name for cell in plan.cells)
+
+
+def test_folder_of_several_releases_goes_on_with_them(qop: Qop) -> None:
+    plan = request.build_plan(RunRequest(add_release_factor(studies.load_study("qop2007")), levels={
+        "release": ["bookworm", "trixie"], "policy": ["P1"], "scenario": ["N2"]}), {})
+    (qop.folder / "out").mkdir()
+    (qop.folder / "out/plan.json").write_text(plan.manifest.to_text())
+    arguments = ("run", "--out", "out", "--policies", "P1", "--scenarios", "N2")
+    done = qop(*arguments, "--dry-run")
+    assert done.returncode == 0 and "2 releases" in done.stdout, done.stderr
+    record.write_record(fabricated.make("P1", 1), qop.folder / "out/records")
+    done = qop(*arguments, "--release", "trixie", "--dry-run")
+    assert "(release bookworm, trixie there, trixie here)" in done.stderr or not done.returncode
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    (["--release", "bookworm,sid"], "qop: --release bookworm,sid: sid is no Debian release"),
+    (["--only", "release=sid"], "qop: --only release=sid: sid is no Debian release"),
+    (["--only", "release=trixie", "--release", "trixie"], "qop: --only release=trixie: levels"),
+    (["--release", "bookworm,trixie", "--on", "vm"], "qop: --release trixie: only embedded"),
+    (["--daemon", "iperf3=trixie"], "qop: --daemon iperf3=trixie: no daemon 'iperf3' can be of"),
+    (["--daemon", "hostapd=sid"], "qop: --daemon hostapd=sid: sid is no Debian release"),
+    (["--daemon", "hostapd=trixie", "--daemon", "hostapd/openssl=trixie"],
+     "qop: --daemon hostapd/openssl=trixie: the release of hostapd was given before"),
+    (["--daemon", "hostapd=trixie", "--on", "host"], "qop: --daemon hostapd=trixie: only guests"),
+    (["--daemon", "hostapd/openssl=bookworm", "--release", "trixie"],
+     "qop: --daemon hostapd/openssl=bookworm: needs a later release")])
+def test_list_of_releases_that_cannot_be_measured_is_refused(qop_here: Qop, options: list[str],
+                                                             says: str) -> None:
+    done = qop_here("run", "--policies", "P1", "--dry-run", *options)
     assert done.returncode == 2
-    assert done.stderr.startswith("qop: run: invalid value for '--release': 'bookworm,trixie'")
+    assert done.stderr.startswith(says), done.stderr
 
 
 def test_provision_command_names_the_releases_of_a_factor() -> None:
@@ -279,8 +344,8 @@ def test_folder_goes_on_with_its_release(qop_here: Qop) -> None:
 
 
 @pytest.mark.parametrize(("begun", "options", "says"), [
-    ("trixie", ["--release", "bookworm"], '(release "trixie" there, not given here)'),
-    ("bookworm", ["--release", "trixie"], '(release not given there, "trixie" here)'),
+    ("trixie", ["--release", "bookworm"], "(release trixie there, bookworm here)"),
+    ("bookworm", ["--release", "trixie"], "(release bookworm there, trixie here)"),
     ("sid", [], "was begun with the Debian release sid, and known are bookworm, trixie, forky")])
 def test_folder_of_another_release_is_refused_in_one_line(qop_here: Qop, begun: str,
                                                           options: list[str], says: str) -> None:

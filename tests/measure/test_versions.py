@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from measure.agent.worker import installed_packages
+from measure.agent.running_programs import installed_packages
 
 LISTED = """Package: hostapd
 Status: install ok installed

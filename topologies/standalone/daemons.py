@@ -223,11 +223,11 @@ class StandaloneDaemons:
         path.chmod(0o600)
         return str(path)
 
-    def _node(self, name: str) -> Node:
+    def _find_node(self, name: str) -> Node:
         return self._scenario.network.nodes[name]
 
     def _start_access_point(self, name: str) -> StandaloneDaemon:
-        node = self._node(name)
+        node = self._find_node(name)
         return self._start_daemon("hostapd", name,
                                   ["hostapd", self._write_file(f"{name}.conf", _HOSTAPD.format(
             interface=radio_of(self._net[name]), ssid=node.ssid, channel=node.channel,
@@ -249,19 +249,19 @@ class StandaloneDaemons:
             station.add_supplicant_line)
 
     def _start_agent(self, name: str) -> StandaloneDaemon:
-        node = self._node(name)
+        node = self._find_node(name)
         return self._start_program("agent", name, {
             "interface": node.interface_of(node.address), "address": node.address,
             "care_of": node.outer_address, "wired_interface": node.interface_of(node.outer_address),
-            "home": [{"address": self._node(station).address, "spi": _SPI, "key_hex": key}
+            "home": [{"address": self._find_node(station).address, "spi": _SPI, "key_hex": key}
                      for station, key in self._keys.items()
-                     if self._node(station).agent == name]})
+                     if self._find_node(station).agent == name]})
 
     def _start_mobile_node(self, name: str, station: StationState) -> StandaloneDaemon:
-        node = self._node(name)
+        node = self._find_node(name)
         return self._start_program("node", name, {
             "interface": radio_of(self._net[name]), "home_address": node.address,
-            "home_agent": self._node(node.agent or "").address, "spi": _SPI,
+            "home_agent": self._find_node(node.agent or "").address, "spi": _SPI,
             "key_hex": self._keys[name]}, station.add_mobile_ip_line)
 
     def _start_program(self, program: str, name: str, settings: dict[str, object],

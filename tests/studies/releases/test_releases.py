@@ -12,16 +12,17 @@ import analysis
 import studies
 from analysis.cells import Cells
 from analysis.reporting import significance
+from analysis.reporting.release_changes import list_changes, make_change_table
 from analysis.reporting.significance import decide_differences
 from analysis.table import Table
 from measure.packets.eap import InnerEapFrame
 from measure.records.record import CheckRecord, Record, RecordError, StudyRecord, write_record
 from recorded import TOOLS
 from studies import records as stored
-from studies.releases.changes import make_change_table, make_finding_table
+from studies.releases.changes import make_finding_table
 from studies.releases.claims import judge_claims
 from studies.releases.facts import read_facts
-from studies.releases.measurements import Fact, ReleaseMeasurements
+from studies.releases.measurements import AUTHENTICATION, Fact, ReleaseMeasurements
 from studies.study import Cell, StudyError
 
 STUDY = studies.load_study("releases")
@@ -48,7 +49,8 @@ def record(release: str, policy: str, repetition: int, authentication_s: float |
 def table_of(*records: Record) -> Table:
     """Return the table of changes of some records."""
     cells = Cells(analysis.from_records(records, STUDY))
-    return make_change_table(cells, decide_differences(cells))
+    changes = list_changes(cells, decide_differences(cells), [AUTHENTICATION])
+    return make_change_table(cells, changes, [AUTHENTICATION], "eap_packets", "EAP packets")
 
 
 def verdicts(table: Table) -> dict[str, str]:
