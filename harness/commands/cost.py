@@ -19,8 +19,7 @@ import click
 
 from harness.errors import UserError
 from measure.packets.certificate_sizes import KEY_KINDS, chain_bytes
-from measure.packets.eap_tls_sizes import GROUPS, RELEASES, EapLogin
-from measure.packets.login_packets import (
+from measure.packets.eap_radius_sizes import (
     SERVER_MESSAGE_LIMIT,
     SERVER_REQUEST_LIMIT,
     LoginPackets,
@@ -28,6 +27,7 @@ from measure.packets.login_packets import (
     compute_packets,
     ip_fragments,
 )
+from measure.packets.eap_tls_sizes import GROUPS, RELEASES, EapLogin
 
 if TYPE_CHECKING:
     from analysis.table import Table

@@ -1,8 +1,8 @@
 """Check that captured EAP and RADIUS packets have the number and sizes that were computed.
 
 `describe_login` takes a policy's layers, and returns what decides the packets: certificates, keys,
-TLS version, fragment size and the access point's name. `measure.packets.login_packets` computes the
-packets from these values. `check_computed_packets` compares them with the EAP packets of a
+TLS version, fragment size and the access point's name. `measure.packets.eap_radius_sizes` computes
+the packets from these values. `check_computed_packets` compares them with the EAP packets of a
 repetition (one measurement of a policy), and `check_computed_radius` with its RADIUS packets. The
 command `./qop cost` uses `describe_login`, too.
 """
@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from measure.capture import tshark
 from measure.checks.observation import Check, Observation, join_values
 from measure.packets.certificate_sizes import authority_names, chain_bytes
-from measure.packets.eap_tls_sizes import RELEASES, EapLogin
-from measure.packets.login_packets import (
+from measure.packets.eap_radius_sizes import (
     compute_packets,
     describe_difference,
     describe_radius_difference,
     measure_request,
     measure_vlan,
 )
+from measure.packets.eap_tls_sizes import RELEASES, EapLogin
 from policies import Layers
 
 #: EAP type of an identity.

@@ -15,8 +15,8 @@ from measure.capture.tshark import Packet
 from measure.checks.observation import Check, Observation, join_values
 from measure.packets.certificate_sizes import KEY_KINDS
 from measure.packets.eap import InnerEapFrame
+from measure.packets.eap_radius_sizes import NESTED_MARGIN
 from measure.packets.eap_tls_sizes import RELEASES
-from measure.packets.login_packets import NESTED_MARGIN
 from measure.packets.messages import TLS_GROUPS
 from measure.records.judgement import INNER_USER_CHECK
 from policies import Dot1xLayer, TlsSettings

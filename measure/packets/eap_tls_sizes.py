@@ -3,7 +3,7 @@
 `EapLogin` has the inputs of an authentication with EAP-TLS, PEAP, TTLS or EAP-MD5: certificates,
 kinds of keys, TLS version and fragment sizes (RFC 5216, RFC 5281, RFC 9190). Its method
 `list_flights` returns the TLS records that each side sends at once. FreeRADIUS is the server,
-wpa_supplicant the station and hostapd the access point, each with OpenSSL. `login_packets` cuts
+wpa_supplicant the station and hostapd the access point, each with OpenSSL. `eap_radius_sizes` cuts
 the flights into packets.
 """
 

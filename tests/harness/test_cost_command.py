@@ -27,8 +27,8 @@ from harness.commands.cost import (
 )
 from measure.checks.computed_packets import describe_login
 from measure.packets.certificate_sizes import KEY_KINDS
+from measure.packets.eap_radius_sizes import LoginPackets, RadiusPacket, compute_packets
 from measure.packets.eap_tls_sizes import GROUPS, RELEASES, EapLogin
-from measure.packets.login_packets import LoginPackets, RadiusPacket, compute_packets
 from policies import TlsSettings
 from studies.policy_factors import change_layer
 

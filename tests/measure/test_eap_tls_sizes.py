@@ -17,14 +17,14 @@ from measure.checks.computed_packets import describe_login, last_conversation
 from measure.checks.proof import DissectedRepetition
 from measure.packets import eap
 from measure.packets.certificate_sizes import chain_bytes
-from measure.packets.eap_tls_sizes import RELEASES, EapLogin
-from measure.packets.login_packets import (
+from measure.packets.eap_radius_sizes import (
     SERVER_MESSAGE_LIMIT,
     SERVER_REQUEST_LIMIT,
     compute_packets,
     describe_difference,
     describe_radius_difference,
 )
+from measure.packets.eap_tls_sizes import RELEASES, EapLogin
 from policies import DaemonOptions, Layers, TlsSettings
 from recorded import FOLDER, TOOLS
 from studies.policy_factors import JUDGED_WITH, change_layer

@@ -17,7 +17,7 @@ from conftest import PROJECT
 from measure.agent.errors import MeasureError
 from measure.capture.tcpdump import HEADERS, CapturePoint
 from measure.checks.computed_packets import describe_login
-from measure.packets.login_packets import compute_packets
+from measure.packets.eap_radius_sizes import compute_packets
 from policies import Policy, load_named, load_policy, policy_ids
 from policies.dot1x import InnerMethod
 from policies.eap_methods import EapMethod
