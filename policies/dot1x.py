@@ -45,7 +45,7 @@ def _same_as_eap(data: dict[str, Any]) -> Any:
 
 
 #: Fields that are left out of stored settings without a value.
-_SPARSE = ("group", "revocation", "server_name", "server_domain")
+_SPARSE = ("group", "revocation", "server_name", "server_domain", "station_key")
 
 
 class TlsSettings(BaseModel):
@@ -90,6 +90,33 @@ class TlsSettings(BaseModel):
         default=None, description="Domain of the RADIUS server. The station accepts certificates "
         "with names in this domain alone (domain_suffix_match). Left out: it does not check it.")
 
+    station_key: CertificateKey | None = Field(
+        default=None, description="Kind of the station's key and of its authority's, if they are "
+        "others than key, which is then the server's; not with p-384 as key. Left out: key.")
+
+    @model_validator(mode="after")
+    def _station_key_fits(self) -> Self:
+        if self.station_key is None:
+            return self
+        place = ("station_key",)
+        if self.station_key == self.key:
+            raise make_fault(f"station_key is {self.key}, as key is", "leave out station_key",
+                             place)
+        if self.key == "p-384":
+            raise make_fault("the suite of key: p-384 has such keys at both ends",
+                             "leave out station_key, or write another key", place, ("key",))
+        if self.station_key.startswith("ml-dsa") and self.version == "1.2":
+            raise make_fault(f"certificates with {self.station_key} go with TLS 1.3",
+                             'write version: "1.3"', place)
+        if self.revocation:
+            raise make_fault("certificates of stations are revoked here where server and station "
+                             "have keys of one kind", "leave out station_key, or revocation",
+                             place, ("revocation",))
+        if self.sessions == "resumed":
+            raise make_fault("no certificate is shown where a session is resumed",
+                             "leave out station_key, or sessions", place, ("sessions",))
+        return self
+
     @model_validator(mode="after")
     def _group_fits(self) -> Self:
         if self.group not in (None, "p-256") and (self.version == "1.2" or self.key == "p-384"):
@@ -126,6 +153,11 @@ class TlsSettings(BaseModel):
         return self
 
     @property
+    def client_key(self) -> str:
+        """Return the kind of the station's key."""
+        return self.station_key or self.key
+
+    @property
     def name_field(self) -> str:
         """Return the field that has the server's name: server_name or server_domain."""
         return "server_domain" if self.server_domain else "server_name"
@@ -159,7 +191,8 @@ class TlsSettings(BaseModel):
     @property
     def is_post_quantum(self) -> bool:
         """Return whether certificates or key agreement need an OpenSSL of version 3.5."""
-        return self.key.startswith("ml-dsa") or bool(self.group and "mlkem" in self.group)
+        return any(key.startswith("ml-dsa") for key in (self.key, self.client_key)) or bool(
+            self.group and "mlkem" in self.group)
 
     @model_serializer(mode="wrap")
     def _to_sparse(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -249,6 +282,15 @@ class Dot1xLayer(SparseLayer):
                 raise make_fault(f"wpa_supplicant's option {name} and tls.{self.tls.name_field} "
                                  "say the same", "leave out one of them",
                                  ("tls", self.tls.name_field))
+        return self
+
+    @model_validator(mode="after")
+    def _station_key_fits(self) -> Self:
+        if self.tls is not None and self.tls.station_key and not (
+                self.eap == "TLS" or self.inner == "TLS"):
+            raise make_fault("station_key is about certificates of stations, and a station of "
+                             f"EAP-{self.eap} shows none", "leave out station_key, or write eap: "
+                             "TLS", ("tls", "station_key"), ("eap",))
         return self
 
     @model_validator(mode="after")

@@ -249,7 +249,10 @@ def facts_from_policy(policy: Policy) -> dict[str, str]:
     if layers.dot1x is not None:
         facts |= _layer_facts("dot1x", layers.dot1x, ("eap", "inner", "identity", "transport"))
         if layers.dot1x.tls is not None:
-            facts |= {"dot1x.tls": layers.dot1x.tls.version, "dot1x.key": layers.dot1x.tls.key}
+            tls = layers.dot1x.tls
+            # Kinds of keys are listed from the weakest one on.
+            weaker = min(tls.key, tls.client_key, key=KNOWN_FACTS["dot1x.key"].index)
+            facts |= {"dot1x.tls": tls.version, "dot1x.key": weaker}
     if layers.ipsec is not None:
         facts |= _ipsec_facts(layers.ipsec)
     if layers.wireguard is not None:

@@ -173,6 +173,15 @@ _EAP_WORDS: dict[str, Fields] = {
         "eap-tls-1.3 tls-1.3 tlsv1.3 eap-tlsv1.3":
             {"dot1x.eap": "TLS", "dot1x.tls.version": "1.3"},
     })}
+#: Words for kinds of keys.
+_KEY_WORDS = {
+    "rsa-1024": "1024", "rsa-2048": "2048 rsa rsa-2k", "rsa-3072": "3072 rsa-3k",
+    "rsa-4096": "4096 rsa-4k", "p-256": "ecdsa ec ecc secp256r1 "
+    "prime256v1 ec-256 ecdsa-256 ecdsa-p256 nistp256", "p-384": "secp384r1 ec-384 ecdsa-384 "
+    "ecdsa-p384 nistp384", "ml-dsa-44": "mldsa44 mldsa-44 dilithium2",
+    "ml-dsa-65": "mldsa65 mldsa-65 mldsa dilithium dilithium3",
+    "ml-dsa-87": "mldsa87 mldsa-87 dilithium5",
+}
 #: Fields that words of other programs stand for, by the field that they are written in.
 VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
     "link.cipher": {
@@ -243,13 +252,8 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
                                                 off=None),
     "dot1x.tls.version": _make_words("dot1x.tls.version", {
         "1.3": "tls-1.3 tlsv1.3 13 tls13", "1.2": "tls-1.2 tlsv1.2 12 tls12"}),
-    "dot1x.tls.key": _make_words("dot1x.tls.key", {
-        "rsa-1024": "1024", "rsa-2048": "2048 rsa rsa-2k", "rsa-3072": "3072 rsa-3k",
-        "rsa-4096": "4096 rsa-4k", "p-256": "ecdsa ec ecc secp256r1 "
-        "prime256v1 ec-256 ecdsa-256 ecdsa-p256 nistp256", "p-384": "secp384r1 ec-384 ecdsa-384 "
-        "ecdsa-p384 nistp384", "ml-dsa-44": "mldsa44 mldsa-44 dilithium2",
-        "ml-dsa-65": "mldsa65 mldsa-65 mldsa dilithium dilithium3",
-        "ml-dsa-87": "mldsa87 mldsa-87 dilithium5"}),
+    **{field: _make_words(field, _KEY_WORDS) for field in ("dot1x.tls.key",
+                                                          "dot1x.tls.station_key")},
     "dot1x.tls.group": _make_words("dot1x.tls.group", {
         "x25519": "curve25519 25519", "p-256": "secp256r1 prime256v1 ecp256 nistp256",
         "mlkem768": "ml-kem-768 ml-kem mlkem", "mlkem1024": "ml-kem-1024",

@@ -13,11 +13,13 @@ from collections.abc import Iterator, Sequence
 
 from measure.capture.tshark import Packet
 from measure.checks.observation import Check, Observation, join_values
+from measure.packets.certificate_sizes import KEY_KINDS
 from measure.packets.eap import InnerEapFrame
-from measure.packets.eap_tls_sizes import KEY_KINDS, RELEASES
+from measure.packets.eap_radius_sizes import NESTED_MARGIN
+from measure.packets.eap_tls_sizes import RELEASES
 from measure.packets.messages import TLS_GROUPS
 from measure.records.judgement import INNER_USER_CHECK
-from policies import Dot1xLayer
+from policies import Dot1xLayer, TlsSettings
 from policies.eap_methods import METHODS, TUNNELS
 
 _CLIENT_HELLO, _SERVER_HELLO, _CERTIFICATE, _CERTIFICATE_VERIFY = 1, 2, 11, 15
@@ -30,6 +32,8 @@ _IDENTITY = 1
 _INNER_TYPES = {"MSCHAPV2": 26, "GTC": 6, "TLS": METHODS["TLS"].eap_type}
 #: MS-CHAP version 1 is MS-CHAP-Challenge without version 2's MS-CHAP2-Response (RFC 2548).
 _INNER_ATTRIBUTES = {"PAP": 2, "CHAP": 3, "MSCHAP": 11, "MSCHAPV2": 25}
+#: Certificates of a station that has one, with the root.
+_CHAIN_WITH_ROOT = 2
 #: Field with the length of all fragments.
 _LENGTH_BYTES = 4
 #: How much shorter a signature of ECDSA may be: two numbers of varying length in DER.
@@ -60,17 +64,16 @@ def check_eap_tunnel(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
     if layer.tls is not None:
         yield _check_version(layer.tls.version, inside, observed)
         if not resumes:
-            yield _check_keys(layer.tls.key, inside)
-            yield _check_chain(layer.tls.chain, inside)
+            yield _check_keys(layer.tls, inside, observed)
+            yield _check_chain(layer.tls.chain, inside, observed)
         if layer.tls.fragment_bytes:
-            yield _check_fragments(layer.tls.fragment_bytes, inside, observed)
+            yield _check_fragments(layer, inside, observed)
         if layer.tls.key == "p-384":
             yield _check_suite(layer.tls.version, inside, observed, agrees=agrees)
         if layer.tls.group and agrees:
             yield _check_group(layer.tls.group, inside, observed)
-        if layer.tls.key in _SIGNATURES and not resumes:
-            yield _check_signatures(layer.tls.key, inside, observed,
-                                    is_mutual=layer.eap == "TLS")
+        if not resumes and not {layer.tls.key, layer.tls.client_key}.isdisjoint(_SIGNATURES):
+            yield _check_signatures(layer.tls, inside, observed, is_mutual=layer.eap == "TLS")
     if layer.eap in TUNNELS:
         yield from _check_inside(layer, inside, observed, resumes=resumes)
     if layer.identity == _ANONYMOUS:
@@ -201,54 +204,92 @@ def _agreed_groups(hello: InnerEapFrame) -> tuple[int, ...]:
     return (*hello.groups, *hello.curves)
 
 
-def _check_signatures(key: str, inside: Sequence[Sequence[InnerEapFrame]],
+def _check_signatures(tls: TlsSettings, inside: Sequence[Sequence[InnerEapFrame]],
                       observed: Observation, *, is_mutual: bool) -> Check:
     """Check with which kind of key each side signed the handshake (CertificateVerify).
 
-    A station of PEAP or TTLS has no certificate, so the server alone signs.
+    A station of PEAP or TTLS has no certificate, so the server alone signs. A side with another
+    kind of key than ML-DSA must not have signed with ML-DSA.
     """
-    expected = _SIGNATURES[key]
+    by_server = _SIGNATURES.get(tls.key, 0)
+    by_node = _SIGNATURES.get(tls.client_key, 0) if is_mutual else None
     used = [[{frame.signatures[-1] for frame in stay if frame.signatures
               and _CERTIFICATE_VERIFY in frame.handshakes
               and (frame.source == observed.mac) == is_node} for is_node in (False, True)]
             for stay in inside]
     return Check("post-quantum certificates", bool(used) and all(
-        server == {expected} and node == ({expected} if is_mutual else set())
-        for server, node in used),
+        _is_signed(server, by_server) and _is_signed(node, by_node) for server, node in used),
         "signed with " + "; ".join(f"{sorted(map(hex, server))} by the server, "
                                    f"{sorted(map(hex, node))} by the mobile node"
-                                   for server, node in used) + f", {expected:#06x} expected")
+                                   for server, node in used)
+        + f", {_describe_scheme(by_server)} and {_describe_scheme(by_node)} expected")
 
 
-def _check_keys(key: str, inside: Sequence[Sequence[InnerEapFrame]]) -> Check:
+def _is_signed(schemes: set[int], expected: int | None) -> bool:
+    """Return whether a side signed with a scheme: None for no signature, 0 for one of another kind.
+
+    Another kind is any but ML-DSA.
+    """
+    if expected is None:
+        return not schemes
+    return schemes == {expected} if expected else len(schemes) == 1 and schemes.isdisjoint(
+        _SIGNATURES.values())
+
+
+def _describe_scheme(expected: int | None) -> str:
+    return "none" if expected is None else f"{expected:#06x}" if expected else "another kind"
+
+
+def _check_keys(tls: TlsSettings, inside: Sequence[Sequence[InnerEapFrame]],
+                observed: Observation) -> Check:
     """Check the kind of key of each certificate by the length of the signatures in TLS."""
-    high = KEY_KINDS[key].signature
-    low = high - _ECDSA_SHORTER_BYTES if key.startswith("p-") else high
-    sizes = [[size for frame in stay for size in frame.signatures_bytes] for stay in inside]
-    return Check("TLS certificate keys", all(
-        stay and all(low <= size <= high for size in stay) for stay in sizes),
-        f"signatures in TLS have {join_values(sizes)} bytes, {low} "
-        f"{f'to {high} ' if high > low else ''}expected of {key}")
+    sizes = [[(size, tls.client_key if frame.source == observed.mac else tls.key)
+              for frame in stay for size in frame.signatures_bytes] for stay in inside]
+    expected = [f"{_describe_signature(key)} expected of {key}" for key
+                in dict.fromkeys((tls.key, tls.client_key))]
+    return Check("TLS certificate keys", all(stay and all(
+        _least_signature(key) <= size <= KEY_KINDS[key].signature for size, key in stay)
+        for stay in sizes),
+        f"signatures in TLS have {join_values([[size for size, _ in stay] for stay in sizes])} "
+        f"bytes, {' of the server, '.join(expected)}")
 
 
-def _check_chain(expected: int, inside: Sequence[Sequence[InnerEapFrame]]) -> Check:
-    """Check how many certificates each side sends."""
-    chains = [[len(frame.certificates) for frame in stay if _CERTIFICATE in frame.handshakes]
-              for stay in inside]
-    return Check("TLS certificate chain", all(
-        stay and set(stay) == {expected} for stay in chains),
-        f"{join_values(chains)} certificates in the messages with them, {expected} expected")
+def _least_signature(key: str) -> int:
+    return KEY_KINDS[key].signature - _ECDSA_SHORTER_BYTES * key.startswith("p-")
 
 
-def _check_fragments(expected_bytes: int, inside: Sequence[Sequence[InnerEapFrame]],
+def _describe_signature(key: str) -> str:
+    low, high = _least_signature(key), KEY_KINDS[key].signature
+    return f"{low} to {high}" if high > low else f"{low}"
+
+
+def _check_chain(expected: int, inside: Sequence[Sequence[InnerEapFrame]],
+                 observed: Observation) -> Check:
+    """Check how many certificates each side sends.
+
+    The station's OpenSSL adds the root to a certificate that the root itself has signed.
+    """
+    chains = [[(len(frame.certificates), frame.source == observed.mac) for frame in stay
+               if _CERTIFICATE in frame.handshakes] for stay in inside]
+    return Check("TLS certificate chain", all(stay and all(
+        count == (max(expected, _CHAIN_WITH_ROOT) if is_node else expected)
+        for count, is_node in stay) for stay in chains),
+        f"{join_values([[count for count, _ in stay] for stay in chains])} certificates in the "
+        f"messages with them, {expected} expected, and the root of a station with one")
+
+
+def _check_fragments(layer: Dot1xLayer, inside: Sequence[Sequence[InnerEapFrame]],
                      observed: Observation) -> Check:
     """Check the length of the EAP packets into which the server divides TLS.
 
-    FreeRADIUS of later Debian releases leaves a margin.
+    FreeRADIUS of later Debian releases leaves a margin, but not in PEAP. That of each release does
+    in PEAP with EAP-TLS inside.
     """
     release = RELEASES.get(observed.raw.get("daemon_releases", {}).get("freeradius")
                            or observed.raw.get("debian") or "bookworm")
-    expected_bytes -= release.fragment_margin if release else 0
+    expected_bytes = (layer.tls.fragment_bytes or 0) if layer.tls else 0
+    expected_bytes -= (release.fragment_margin if release and layer.eap != "PEAP" else 0) + (
+        NESTED_MARGIN * (layer.inner == "TLS"))
     full = [sorted({frame.size_bytes for frame in stay if frame.has_more
                     and frame.source != observed.mac}) for stay in inside]
     longest = max((frame.size_bytes for stay in inside for frame in stay

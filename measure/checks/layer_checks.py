@@ -19,7 +19,7 @@ from measure.capture.pcap import MAC_HEADER_BYTES
 from measure.capture.tcpdump import AUTH, MOVE, TRAFFIC
 from measure.capture.tshark import Packet
 from measure.checks import eap_tunnel, key_management, physical_layer
-from measure.checks.eap_tls_packets import check_computed_packets
+from measure.checks.computed_packets import check_computed_packets, check_computed_radius
 from measure.checks.observation import Check, Observation, join_values
 from measure.packets import decryption_keys, ike, truncated_frames
 from measure.packets.truncated_frames import DecryptedEspHeads, DecryptedFrameHeads
@@ -366,6 +366,8 @@ def check_dot1x(layer: Dot1xLayer, observed: Observation) -> Iterator[Check]:
     yield from eap_tunnel.check_eap_tunnel(layer, stays, observed)
     if observed.computed_logins:
         yield check_computed_packets(observed)
+        if observed.has_computed_radius:
+            yield check_computed_radius(observed)
     yield from _check_port(observed)
 
 

@@ -35,7 +35,7 @@ from measure.capture import dissection, pcap, tshark
 from measure.capture.tcpdump import AUTH, RADIUS_POINTS
 from measure.capture.tshark import Packet
 from measure.packets.eap import AkaAuthentication, InnerEapFrame
-from measure.packets.eap_tls_sizes import EapTlsLogin
+from measure.packets.eap_tls_sizes import EapLogin
 from measure.packets.management_frames import ManagementFrame
 from topologies.model import ACCESS_POINT, STATION, Link, Medium, Node, Scenario, from_json
 from topologies.paths import path_between
@@ -172,10 +172,10 @@ class Observation:
     inside: Sequence[InnerEapFrame] = ()
     #: EAP-TLS that the tunnel of PEAP carries, by attachment, if the policy has it there.
     nested: Sequence[Sequence[InnerEapFrame]] = ()
-    #: EAP-TLS authentications that completed: when, and their EAP packets.
+    #: EAP authentications that completed: when, and their EAP packets.
     logins: Sequence[tuple[float, Sequence[bytes]]] = ()
-    #: Inputs of the policy's EAP-TLS authentication at each access point, if it can be computed.
-    computed_logins: Sequence[EapTlsLogin] = ()
+    #: Inputs of the policy's EAP authentication at each access point, if it can be computed.
+    computed_logins: Sequence[EapLogin] = ()
     #: Authentications with a subscriber's card, recomputed from the capture; only for such methods.
     challenges: Sequence[AkaAuthentication] = ()
     #: The run's key for registrations, and each message with its time, if known.
@@ -201,6 +201,10 @@ class Observation:
     #: MAC addresses of all stations in the network's order, and of the other ones by name.
     station_macs: tuple[str, ...] = ()
     companion_macs: Mapping[str, str] = field(default_factory=dict)
+    #: RADIUS of authentications that were accepted: when, and their messages.
+    radius_logins: Sequence[tuple[float, Sequence[bytes]]] = ()
+    #: Whether the access points' requests have the attributes of Debian's hostapd.
+    has_computed_radius: bool = True
 
     def capture_path(self, capture: str) -> Path:
         """Return the path of a capture file, given its name such as `auth-air`."""

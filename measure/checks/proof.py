@@ -41,11 +41,11 @@ from measure.checks import (
     server_name,
     vlans,
 )
-from measure.checks.eap_tls_packets import describe_login
+from measure.checks.computed_packets import describe_login
 from measure.checks.observation import Check, Observation
 from measure.packets import decryption_keys, eap, management_frames
 from measure.packets.eap import AkaAuthentication, InnerEapFrame
-from measure.packets.eap_tls_sizes import EapTlsLogin
+from measure.packets.eap_tls_sizes import EapLogin
 from measure.packets.management_frames import ManagementFrame
 from measure.records import judgement
 from measure.records.record import CheckRecord
@@ -102,8 +102,9 @@ def verify_policy(policy: Policy, repetition: Observation) -> list[Check]:
 #: wires, logs and kernel state.
 WITHOUT_AIR = frozenset({
     "captures are complete", "station is associated", "EAP-Success", "mutual authentication",
-    "EAP packets as computed", "identity is hidden", "TLS certificate keys",
-    "TLS certificate chain", "TLS fragments", "TLS group", "post-quantum certificates",
+    "EAP packets as computed", "RADIUS packets as computed", "identity is hidden",
+    "TLS certificate keys", "TLS certificate chain", "TLS fragments", "TLS group",
+    "post-quantum certificates",
     "registered at home", "registration is authentic", "authentications",
     "each authentication starts without earlier state"})
 #: Beginnings of further ones, which name what a policy has.
@@ -141,8 +142,9 @@ def _check_macsec(policy: Policy, repetition: Observation) -> Iterable[Check]:
     return macsec.check_macsec(policy.layers.wire, repetition)
 
 
-#: Daemons that decide the sizes of EAP packets.
+#: Daemons that decide the sizes of EAP packets, and the one that adds attributes of RADIUS.
 _COMPUTED_DAEMONS = frozenset(("wpa_supplicant", "freeradius"))
+_ACCESS_POINT_DAEMON = "hostapd"
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,8 @@ class DissectedRepetition:
             roaming=repetition.raw.get("roaming", ""), folder=self.out,
             management=self._management_frames(parts), inside=self._inner_frames(repetition, parts),
             challenges=self._recomputed_challenges(parts), logins=self._read_logins(parts),
+            radius_logins=self._read_radius(repetition.mac, parts),
+            has_computed_radius=_ACCESS_POINT_DAEMON not in self.raw.get("own_programs", ()),
             computed_logins=self._compute_logins(scenario))
         if self.layers.dot1x is not None and self.layers.dot1x.inner == "TLS":
             repetition = replace(repetition, nested=[
@@ -250,21 +254,47 @@ class DissectedRepetition:
                 for frame in eap.read_inner_eap_frames(file, repetition.raw.get("tls_keys", ()))]
 
     def _read_logins(self, parts: Sequence[str]) -> list[tuple[float, list[bytes]]]:
-        """Read each completed EAP-TLS authentication from the mobile node's captures.
+        """Read each completed EAP authentication from the mobile node's captures.
 
         Returns:
-            For each authentication, its end time and its EAP packets. Empty under other EAP
-            methods.
+            For each authentication, its end time and its EAP packets.
         """
-        if self.layers.dot1x is None or self.layers.dot1x.eap != "TLS":
+        if self.layers.dot1x is None:
             return []
         return [login for part in parts if (file := self.out / f"{part}-mn.pcap").exists()
                 for login in eap.split_authentications(pcap.eapol_frames(file))]
 
-    def _compute_logins(self, scenario: Scenario) -> list[EapTlsLogin]:
-        """Return the inputs of an EAP-TLS authentication at each access point.
+    def _read_radius(self, mac: str, parts: Sequence[str]) -> list[tuple[float, list[bytes]]]:
+        """Read the RADIUS messages of each accepted authentication behind the access points.
 
-        The list is empty if one of several servers may answer, whose names make certificates of
+        Returns:
+            For each authentication of the mobile node, its end time and its messages.
+        """
+        if self.layers.dot1x is None:
+            return []
+        files = [file for part in parts for point in decryption_keys.WIRES
+                 if (file := self.out / f"{part}-{point}.pcap").exists()]
+        found: dict[tuple[bytes, ...], float] = {}  # two captures may show one wire
+        for file in files:
+            for ended_s, messages in eap.split_radius_logins(self._list_radius(file), mac):
+                found.setdefault(tuple(messages), ended_s)
+        return sorted((ended_s, list(messages)) for messages, ended_s in found.items())
+
+    def _list_radius(self, file: Path) -> Iterable[tuple[float, bytes]]:
+        """Return time and content of the RADIUS messages in a capture, also of those inside TLS."""
+        assert self.layers.dot1x is not None
+        if not self.layers.dot1x.uses_radsec:
+            return pcap.udp_payloads(file, eap.RADIUS_PORT)
+        # Imported here: the container image lacks the TLS library, and judges all other policies.
+        from measure.checks import radsec
+
+        records = radsec.read_tls_records(file, eap.RADSEC_PORT, _tls_keys(self.raw))
+        return [(message.at_s, message.data) for message in radsec.parse_radius_messages(records)]
+
+    def _compute_logins(self, scenario: Scenario) -> list[EapLogin]:
+        """Return the inputs of an EAP authentication at each access point.
+
+        The list is empty if either of two servers may answer, whose names make certificates of
         different sizes. It is also empty if a daemon or package is the user's own, whose messages
         may have other sizes.
         """
@@ -273,12 +303,17 @@ class DissectedRepetition:
             return []
         network, user = scenario.network, self.secrets.get("network", {}).get("eap_identity")
         points = [scenario.home, *([scenario.roams_to] if scenario.roams_to else [])]
-        if not user or scenario.realm_servers or any(
-                len(network.radius_servers_of(point)) > 1 for point in points):
+        if not user or any(len(network.radius_servers_of(point)) > 1
+                           and not network.fails_over(point) for point in points):
             return []
+        # A server that forwards requests of a realm decides itself about users without one.
+        forwards = self.layers.dot1x is not None and bool(self.layers.dot1x.realm_suffix)
+        servers = {point: (scenario.deciding_servers.get(point) if forwards else "")
+                   or network.radius_server_of(point) for point in points}
         return [login for point in points if (login := describe_login(
-            self.layers, server=network.radius_server_of(point), user=user,
-            node=scenario.mobile_node, release=self.raw.get("debian") or "bookworm"))
+            self.layers, server=servers[point], user=user,
+            node=scenario.mobile_node, release=self.raw.get("debian") or "bookworm",
+            access_point=point, ssid=network.nodes[point].ssid or ""))
             is not None]
 
     def _recomputed_challenges(self, parts: Sequence[str]) -> list[AkaAuthentication]:

@@ -29,7 +29,7 @@ RADSEC_PORT, RADSEC_SECRET = 2083, b"radsec"
 ACCESS_REQUEST, ACCESS_ACCEPT = 1, 2
 _RADIUS_BYTES, _BLOCK = 20, 16
 _VENDOR_SPECIFIC, _MICROSOFT, _SEND_KEY, _RECEIVE_KEY = 26, 311, 16, 17
-_CALLING_STATION_ID = 31
+_CALLING_STATION_ID, _STATE, _PROXY_STATE = 31, 24, 33
 #: UDP port of RADIUS accounting, codes of its messages, and the status of a session's start.
 ACCOUNTING_PORT = 1813
 _ACCOUNTING_REQUEST, _ACCOUNTING_RESPONSE, _STATUS_TYPE, _START = 4, 5, 40, 1
@@ -89,6 +89,39 @@ def _vendor_attributes(attributes: bytes) -> Iterator[tuple[int, bytes]]:
     for kind, value in parse_attributes(attributes):
         if kind == _VENDOR_SPECIFIC and value[:4] == struct.pack("!I", _MICROSOFT):
             yield from parse_attributes(value[4:])
+
+
+def split_radius_logins(messages: Iterable[tuple[float, bytes]],
+                        mac: str) -> Iterator[tuple[float, list[bytes]]]:
+    """Yield the RADIUS messages of each accepted authentication of a station, with its end time.
+
+    An authentication begins with a request without State. A repeated message is equal in every
+    byte, and counts once.
+
+    Args:
+        messages: Time and content of RADIUS messages in order.
+        mac: The station's MAC address.
+    """
+    so_far: list[bytes] = []
+    for at_s, message in messages:
+        if len(message) < _RADIUS_BYTES or message in so_far:
+            continue
+        attributes = message[_RADIUS_BYTES:]
+        if message[0] == ACCESS_REQUEST:
+            if _calling_station(attributes) == mac:
+                begins = _STATE not in dict(parse_attributes(attributes))
+                so_far = [message] if begins else [*so_far, message]
+        elif so_far and message[1] == so_far[-1][1]:
+            so_far.append(message)
+            if message[0] == ACCESS_ACCEPT:
+                yield at_s, so_far
+                so_far = []
+
+
+def measure_proxy_state(message: bytes) -> int:
+    """Return the size of the attributes Proxy-State in a RADIUS message (bytes)."""
+    return sum(2 + len(value) for kind, value in parse_attributes(message[_RADIUS_BYTES:])
+               if kind == _PROXY_STATE)
 
 
 def parse_attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

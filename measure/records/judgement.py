@@ -128,6 +128,7 @@ _COVERED_BY: Mapping[str, Sequence[str]] = {
     "dot1x.identity": ("identity is hidden",),
     "dot1x.tls.version": ("TLS 1.",),
     "dot1x.tls.key": ("TLS certificate keys", "session resumed"),
+    "dot1x.tls.station_key": ("TLS certificate keys",),
     "dot1x.tls.chain": ("TLS certificate chain", "session resumed"),
     "dot1x.tls.fragment_bytes": ("TLS fragments",), "dot1x.tls.sessions": ("session resumed",),
     "dot1x.tls.group": ("TLS group", "session resumed"),

@@ -44,7 +44,9 @@ _OPEN, _CARRIED = "MACsec frames open", "MACsec carries what is captured above i
 _NUMBERED, _IN_WIRES_KERNELS = "MACsec packet numbers", "MACsec in the kernels"
 _LENGTHS = "frames are as long as the air charges"
 _OPENED = "frames open with the keys in force"
-_COMPUTED, _SIGNED = "EAP packets as computed", "post-quantum certificates"
+_IN_RADIUS = "RADIUS packets as computed"
+_PACKETS = ("EAP packets as computed", _IN_RADIUS)
+_SIGNED = "post-quantum certificates"
 _REFUSED = "revoked certificate is refused"
 _OTHER_SERVER = "server with another name is refused"
 _FURTHER_GROUPS, _FURTHER_PROPOSALS = CHECKS[STATION_GROUPS], CHECKS[ESP_OFFERED]
@@ -67,6 +69,7 @@ _REPORTS, _TRANSITION = (f"examples/wpa2-psk-{name}.yml"
 _CARD = "examples/wpa3-eap-aka-prime.yml"
 _POST_QUANTUM = "examples/wpa3-eap-tls-ml-dsa-65.yml"
 _RADSEC = "examples/wpa3-radsec-ml-dsa-65.yml"
+_MIXED_KEYS = "examples/wpa3-eap-tls-mixed-keys.yml"
 _WIREGUARD = "examples/wpa2-wireguard.yml"
 #: Policies of WPA3's transition mode: a station with both key managements, and an older one.
 _MIXED, _MIXED_PSK = "examples/wpa2-wpa3-sae.yml", "examples/wpa2-wpa3-psk.yml"
@@ -231,24 +234,24 @@ TODAYS: Mapping[str, Fault] = {
         fails=["operating channel validation negotiated"]),
     "clear-identity": Fault(
         "the user's identity passes in clear", policy=change_layer("dot1x", identity=None),
-        on=control_cell("M4"), fails=["identity is hidden"]),
+        on=control_cell("M4"), fails=["identity is hidden", *_PACKETS]),
     "other-tunnel": Fault(
         "TTLS with PAP in place of PEAP with MSCHAPv2",
         policy=change_layer("dot1x", eap="TTLS", first_offer="TTLS", inner="PAP"),
         on=control_cell("M4"),
-        fails=["EAP method PEAP", "inner method MSCHAPV2"]),
+        fails=["EAP method PEAP", "inner method MSCHAPV2", *_PACKETS]),
     "smaller-certificates": Fault(
         "certificates with RSA keys of 2048 bits in place of 3072",
         policy=change_layer("dot1x", tls=TlsSettings(chain=3, fragment_bytes=1400)),
-        on=control_cell(_CERTIFICATES), fails=["TLS certificate keys"]),
+        on=control_cell(_CERTIFICATES), fails=["TLS certificate keys", *_PACKETS]),
     "shorter-chain": Fault(
         "the server sends two certificates in place of three",
         policy=change_layer("dot1x", tls=TlsSettings(key="rsa-3072", fragment_bytes=1400)),
-        on=control_cell(_CERTIFICATES), fails=["TLS certificate chain"]),
+        on=control_cell(_CERTIFICATES), fails=["TLS certificate chain", *_PACKETS]),
     "usual-fragments": Fault(
         "the server sends TLS in fragments of 1024 bytes in place of 1400",
         policy=change_layer("dot1x", tls=TlsSettings(key="rsa-3072", chain=3)),
-        on=control_cell(_CERTIFICATES), fails=["TLS fragments"]),
+        on=control_cell(_CERTIFICATES), fails=["TLS fragments", *_PACKETS]),
     "unread-crl": Fault(
         "the RADIUS server does not look into the list of revoked certificates",
         {"gateway.revocation": "unchecked"}, on=control_cell(_LISTED), fails=[_REFUSED]),
@@ -265,57 +268,66 @@ TODAYS: Mapping[str, Fault] = {
         fails=[_OTHER_SERVER]),
     "other-inner-method": Fault(
         "PAP in place of CHAP inside the tunnel", policy=change_layer("dot1x", inner="PAP"),
-        on=control_cell(_CHAP), fails=["inner method CHAP"]),
+        on=control_cell(_CHAP), fails=["inner method CHAP", *_PACKETS]),
     "password-for-certificate": Fault(
         "a password in place of the station's certificate inside the tunnel",
         policy=change_layer("dot1x", inner="MSCHAPV2"), on=control_cell(_NESTED),
-        fails=["inner method TLS", "mutual authentication inside the tunnel"]),
+        fails=["inner method TLS", "mutual authentication inside the tunnel", *_PACKETS]),
     "no-certificate": Fault(
         "a password proven without a certificate and a tunnel",
         policy=change_layer("dot1x", eap="PWD", first_offer="PWD", inner=None, identity=None),
         on=control_cell("M4"), fails=["EAP method PEAP", "server shows its certificate",
-                                      "inner method MSCHAPV2", "identity is hidden"]),
+                                      "inner method MSCHAPV2", "identity is hidden", *_PACKETS]),
     "weaker-key-management": Fault(
         "key management with SHA-1", policy=change_layer("link", akm=None), on=control_cell("M5"),
         fails=[_NEGOTIATED, _OFFERED, _OPENED]),
     "older-tls": Fault(
         "TLS 1.2, which shows certificates to listeners",
         policy=change_layer("dot1x", tls=TlsSettings()), on=control_cell("M5"),
-        fails=["TLS 1.3", "TLS group", _COMPUTED]),
+        fails=["TLS 1.3", "TLS group", *_PACKETS]),
     "older-tunnel": Fault(
         "PEAP inside TLS 1.2", policy=change_layer("dot1x", tls=TlsSettings()),
-        on=control_cell("M14"), fails=["TLS 1.3", "TLS group"]),
+        on=control_cell("M14"), fails=["TLS 1.3", "TLS group", *_PACKETS]),
     "newer-tls": Fault(
         "TLS 1.3 in place of 1.2", policy=change_layer("dot1x", tls=TlsSettings(version="1.3")),
-        on=control_cell("examples/wpa2-eap-tls.yml"), fails=["TLS 1.2", _COMPUTED]),
+        on=control_cell("examples/wpa2-eap-tls.yml"), fails=["TLS 1.2", *_PACKETS]),
     "no-sessions": Fault(
         "no session is kept, and certificates are sent again",
         policy=change_layer("dot1x", tls=TlsSettings()), on=control_cell(_RESUMED),
-        fails=["session resumed", _COMPUTED]),
+        fails=["session resumed", *_PACKETS]),
     "no-newer-sessions": Fault(
         "no session of TLS 1.3 is kept, and certificates are sent again",
         policy=change_layer("dot1x", tls=TlsSettings(version="1.3", group="x25519")),
-        on=control_cell(_RESUMED_13), fails=["session resumed", _COMPUTED]),
+        on=control_cell(_RESUMED_13), fails=["session resumed", *_PACKETS]),
     "no-tunnel-sessions": Fault(
         "no session is kept, and the password is asked for again",
         policy=change_layer("dot1x", tls=TlsSettings()), on=control_cell("M4-resumed"),
-        fails=["session resumed", "no inner method in a resumed session"]),
+        fails=["session resumed", "no inner method in a resumed session", *_PACKETS]),
     "classical-certificates": Fault(
         "certificates of RSA-2048 in place of ML-DSA-65",
         policy=change_layer("dot1x", tls=TlsSettings(version="1.3", group="x25519mlkem768")),
-        on=control_cell(_POST_QUANTUM), fails=["TLS certificate keys", _SIGNED, _COMPUTED]),
+        on=control_cell(_POST_QUANTUM), fails=["TLS certificate keys", _SIGNED, *_PACKETS]),
+    "equal-keys": Fault(
+        "the station has a key of the server's kind, ML-DSA-65, in place of P-256",
+        policy=change_layer("dot1x", tls=TlsSettings(
+            version="1.3", key="ml-dsa-65", group="x25519mlkem768")),
+        on=control_cell(_MIXED_KEYS), fails=["TLS certificate keys", _SIGNED, *_PACKETS]),
     "classical-group": Fault(
         "a key agreement by X25519 alone, without ML-KEM", policy=change_layer(
             "dot1x", tls=TlsSettings(version="1.3", key="ml-dsa-65", group="x25519")),
-        on=control_cell(_POST_QUANTUM), fails=["TLS group", _COMPUTED]),
+        on=control_cell(_POST_QUANTUM), fails=["TLS group", *_PACKETS]),
     "smaller-fragments": Fault(
         "the server cuts TLS into smaller fragments", policy=change_layer(
             "dot1x", tls=TlsSettings(version="1.3", group="x25519", fragment_bytes=500)),
-        on=control_cell("M5"), fails=[_COMPUTED]),
+        on=control_cell("M5"), fails=[*_PACKETS]),
+    "further-attribute": Fault(
+        "the access point sends the RADIUS server one attribute more (Operator-Name)",
+        policy=_configure_radio(radius_auth_req_attr="126:s:1qop.test"), on=control_cell("M5"),
+        fails=[_IN_RADIUS]),
     "other-first-offer": Fault(
         "the server offers EAP-MD5 first, which the station refuses",
         policy=change_layer("dot1x", first_offer="MD5"), on=control_cell("M5"),
-        fails=["EAP method TLS", _COMPUTED]),
+        fails=["EAP method TLS", *_PACKETS]),
     "unbound-keys": Fault(
         "EAP-AKA, whose keys are bound to no network", policy=change_layer(
             "dot1x", eap="AKA", first_offer="AKA"), on=control_cell(_CARD),
@@ -327,19 +339,19 @@ TODAYS: Mapping[str, Fault] = {
     "leaves-in-clear": Fault(
         "management frames are not protected, that with which the mobile node leaves among them",
         policy=change_layer("link", pmf=0), on=control_cell("M5", "R1"),
-        fails=["management frames are protected", _AGREED, "nobody leaves in clear"]),
+        fails=["management frames are protected", _AGREED, "nobody leaves in clear", _IN_RADIUS]),
     "other-tls-group": Fault(
         "TLS in FreeRADIUS' default group",
         policy=change_layer("dot1x", tls=TlsSettings(version="1.3")), on=control_cell("M5"),
-        fails=["TLS group", _COMPUTED]),
+        fails=["TLS group", *_PACKETS]),
     "proxy-decides": Fault(
         "the RADIUS proxy decides itself, as identities have no realm", policy=_without_realm,
-        on=control_cell(_REALM, _PROXY), fails=["server of the realm decides"]),
+        on=control_cell(_REALM, _PROXY), fails=["server of the realm decides", *_PACKETS]),
     "no-realm": Fault(
         "users of TTLS have no realm, inside the tunnel and outside, so that the proxy decides",
         policy=_without_realm, on=control_cell(_TUNNEL_REALM, _PROXY),
         fails=["server of the realm decides", "user inside the tunnel has the realm",
-               "identity is hidden"]),
+               "identity is hidden", *_PACKETS]),
     "no-accounting": Fault(
         "access points report no session", policy=change_layer("dot1x", accounting=None),
         on=control_cell(_ACCOUNTED), fails=["session is accounted"]),
@@ -383,7 +395,7 @@ TODAYS: Mapping[str, Fault] = {
     "sha256-for-sha384": Fault(
         "keys of fast transition by SHA-256, from 32 bytes, in place of SHA-384",
         policy=change_layer("link", akm=None), on=control_cell(_FAST_192, "E1"),
-        fails=[_NEGOTIATED, _OFFERED, "fast transition's keys", _COMPUTED]),
+        fails=[_NEGOTIATED, _OFFERED, "fast transition's keys", *_PACKETS]),
     fault_injection.OVER_THE_AIR: Fault(
         "a station that moves asks the next access point over the air, not over the DS",
         on=control_cell(_OVER_DS, "E1"), fails=["fast transition over the DS"]),
@@ -579,7 +591,7 @@ TODAYS: Mapping[str, Fault] = {
     "smaller-keys": Fault(
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=control_cell("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",
-                                      "TLS certificate keys", _OPENED, _LENGTHS, _COMPUTED]),
+                                      "TLS certificate keys", _OPENED, _LENGTHS, *_PACKETS]),
     "clear-under-gcmp": Fault(
         "one frame of the mobile node's in clear", on=control_cell("M6"),
         fails=["GCMP-256 on every data frame", _OPENED]),
@@ -691,16 +703,16 @@ UNPROTECTED: Mapping[str, Fault] = {
     "no-802.1x": Fault(
         "the access point admits every station", policy=remove_layer("dot1x"),
         on=control_cell("P6"),
-        fails=["EAP method TLS", "EAP-Success", "mutual authentication", _COMPUTED,
+        fails=["EAP method TLS", "EAP-Success", "mutual authentication", *_PACKETS,
                "port is closed before", "only EAPOL before EAP-Success", "port is open after"]),
     "other-eap": Fault(
         "EAP-MD5 in place of EAP-TLS", policy=change_layer("dot1x", eap="MD5"),
         on=control_cell("P6"),
-        fails=["EAP method TLS", "mutual authentication", _COMPUTED]),
+        fails=["EAP method TLS", "mutual authentication", *_PACKETS]),
     "unasked-method": Fault(
         "EAP-TLS in place of EAP-MD5", policy=change_layer("dot1x", eap="TLS"),
         on=control_cell("P5"),
-        fails=["EAP method MD5"]),
+        fails=["EAP method MD5", *_PACKETS]),
     "weaker-cipher": Fault(
         "TKIP in place of CCMP", policy=change_layer("link", cipher="TKIP"), on=control_cell(_PSK),
         fails=["CCMP on every data frame", "initialisation vectors differ",
@@ -720,7 +732,7 @@ UNPROTECTED: Mapping[str, Fault] = {
         "management frames are not protected", policy=change_layer("link", pmf=0),
         on=control_cell("M5"),
         fails=["management frames are protected",
-               "protection of management frames negotiated"]),
+               "protection of management frames negotiated", _IN_RADIUS]),
     "weaker-esp": Fault(
         "ESP encrypts nothing, at both ends",
         policy=change_layer("ipsec", esp_proposal="null-sha1"),

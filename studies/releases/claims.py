@@ -1,12 +1,18 @@
-"""Verdicts on a claim of Köder et al. (arXiv 2601.22892), decided by confidence intervals."""
+"""Verdicts on claims of Köder et al. (arXiv 2601.22892), decided by confidence intervals.
+
+Only the paper's abstract could be had. Claims Q1 and Q2 are its sentences. Claim Q3 is the order in
+which the sizes of their messages put the combinations that the daemons have. The paper's own order
+is not known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from analysis.cells import Cells, Ids
+from analysis.cells import Cells
 from analysis.claims import MORE, Claim, Question, Verdict, judge_claim, unit_of
 from analysis.statistics import Sample
 from documents.yaml_reader import load_own
@@ -15,30 +21,82 @@ from studies.releases.measurements import AUTHENTICATION
 _FILE = Path(__file__).parent / "published/claims.yml"
 #: The present scheme, and policies that differ from it by post-quantum algorithms alone.
 _PRESENT = "M5"
-_POST_QUANTUM = ("WPA3-ML-KEM", "WPA3-ML-DSA-44", "WPA3-ML-DSA-65")
+_POST_QUANTUM = ("WPA3-ML-KEM", "M17", "WPA3-ML-DSA-44", "WPA3-ML-DSA-65", "M18")
+#: Combinations with a hybrid key agreement, from the shortest messages to the longest. A shipped
+#: policy and an example may be the same combination.
+_BY_SIZE = (("M17", "WPA3-ML-KEM"), ("WPA3-ML-DSA-44",), ("M18", "WPA3-ML-DSA-65"))
+#: Resumed sessions of the present scheme and of a post-quantum one, and that one in full.
+_RESUMED_PRESENT, _RESUMED = "WPA3-EAP-TLS-RESUMED", "WPA3-RESUMED-ML-DSA-65"
+_FULL = _BY_SIZE[-1]
 
 
 def judge_claims(cells: Cells) -> list[Verdict]:
-    """Judge the claim on every release that measured post-quantum policies, if there is one."""
-    questions = list(_ask_latency(cells))
+    """Judge the claims on every release that measured the policies that they are about."""
+    questions = {"Q1": list(_ask_latency(cells)), "Q2": list(_ask_resumption(cells)),
+                 "Q3": list(_ask_order(cells))}
     documents: list[dict[str, Any]] = load_own(_FILE)
-    return [judge_claim(Claim(**document), questions, cells.observations,
+    return [judge_claim(Claim(**document), asked, cells.observations,
                         looks=cells.results.planned_looks)
-            for document in documents if questions]
+            for document in documents if (asked := questions[document["id"]])]
 
 
 def _ask_latency(cells: Cells) -> Iterator[Question]:
-    measured = set(cells.results.cells)
-    for release, policy, scenario in cells.results.cells:
-        present: Ids = (release, _PRESENT, scenario)
-        if policy in _POST_QUANTUM and present in measured and (
-                cells.find_value(AUTHENTICATION.name, (release, policy, scenario))):
-            yield Question(
-                f"{policy} less {_PRESENT} on {release} in {scenario}",
-                [(AUTHENTICATION.name, release, policy, scenario),
-                 (AUTHENTICATION.name, *present)], MORE, unit_of(AUTHENTICATION), _subtract_means)
+    """Yield whether post-quantum algorithms take longer than the present scheme."""
+    for release, scenario in _list_places(cells):
+        for policy in _POST_QUANTUM:
+            yield from _ask_difference(cells, release, scenario, [policy, _PRESENT])
+
+
+def _ask_resumption(cells: Cells) -> Iterator[Question]:
+    """Yield whether post-quantum algorithms add less to resumed sessions than to full ones."""
+    for release, scenario in _list_places(cells):
+        for full in _FULL:
+            yield from _ask_difference(cells, release, scenario,
+                                       [full, _PRESENT, _RESUMED, _RESUMED_PRESENT])
+
+
+def _ask_order(cells: Cells) -> Iterator[Question]:
+    """Yield whether each combination takes longer than the measured one with shorter messages."""
+    for release, scenario in _list_places(cells):
+        measured = [found for names in _BY_SIZE if (found := next(
+            (name for name in names if _has_time(cells, release, name, scenario)), ""))]
+        for shorter, longer in pairwise(measured):
+            yield from _ask_difference(cells, release, scenario, [longer, shorter])
+
+
+def _ask_difference(cells: Cells, release: str, scenario: str,
+                    policies: Sequence[str]) -> Iterator[Question]:
+    """Yield the question whether a difference is positive, none if a policy was not measured.
+
+    Args:
+        cells: The measured cells.
+        release: Debian release.
+        scenario: Name of the scenario.
+        policies: The first one less the second one. Two further ones have another such difference,
+            which is subtracted.
+    """
+    if not all(_has_time(cells, release, policy, scenario) for policy in policies):
+        return
+    text = f"{policies[0]} less {policies[1]}"
+    if len(policies) > 2:
+        text = f"({text}) less ({policies[2]} less {policies[3]})"
+    yield Question(f"{text} on {release} in {scenario}",
+                   [(AUTHENTICATION.name, release, policy, scenario) for policy in policies],
+                   MORE, unit_of(AUTHENTICATION), _subtract_means)
+
+
+def _list_places(cells: Cells) -> list[tuple[str, str]]:
+    """Return the measured combinations of release and scenario, in order."""
+    return list(dict.fromkeys((release, scenario)
+                              for release, _, scenario in cells.results.cells))
+
+
+def _has_time(cells: Cells, release: str, policy: str, scenario: str) -> bool:
+    cell = (release, policy, scenario)
+    return cell in set(cells.results.cells) and bool(cells.find_value(AUTHENTICATION.name, cell))
 
 
 def _subtract_means(means: Sample) -> Any:
-    """Return the first mean minus the second one."""
-    return means[..., 0] - means[..., 1]
+    """Return the first mean minus the second one, less a third one minus a fourth one if any."""
+    difference = means[..., 0] - means[..., 1]
+    return difference if means.shape[-1] == 2 else difference - (means[..., 2] - means[..., 3])

@@ -133,6 +133,7 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
         "WG-PSK": "low", "EAP-TLS-4096": "high",
         "WPA3-P384-ML-KEM": "high", "WPA3-192-FT": "high",
         "WPA3-ML-DSA-44": "high", "WPA3-ML-DSA-65": "high", "WPA3-ML-DSA-87": "high",
+        "WPA3-MIXED-KEYS": "high",
         "WPA3-ML-KEM": "high", "WPA3-EAP-TLS-RESUMED": "high", "MACSEC-WINDOW": "high",
         "MACSEC-256": "high", "PEAP-TLS-FIRST": "low", "WPA2-EAP-VLANS": "low",
         "WPA2-EAP-VLAN": "low", "WPA3-PEAP-ML-DSA-65": "low", "WPA3-TTLS-ML-DSA-65": "low",

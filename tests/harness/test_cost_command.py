@@ -18,22 +18,22 @@ from cryptography.hazmat.primitives.serialization import Encoding
 import policies
 from conftest import PROJECT, Qop
 from guest import releases
-from harness.commands.cost import estimate_retries, time_server_operations
-from measure.checks.eap_tls_packets import describe_login
-from measure.packets.eap_tls_sizes import (
-    GROUPS,
-    KEY_KINDS,
-    RELEASES,
-    EapTlsLogin,
-    LoginPackets,
-    RadiusPacket,
-    compute_packets,
+from harness.commands.cost import (
+    FITTED_SIGNATURE_S,
+    estimate_retries,
+    estimate_server_time,
+    find_remedies,
+    time_server_operations,
 )
+from measure.checks.computed_packets import describe_login
+from measure.packets.certificate_sizes import KEY_KINDS
+from measure.packets.eap_radius_sizes import LoginPackets, RadiusPacket, compute_packets
+from measure.packets.eap_tls_sizes import GROUPS, RELEASES, EapLogin
 from policies import TlsSettings
 from studies.policy_factors import change_layer
 
 
-def login_of(policy: str) -> EapTlsLogin:
+def login_of(policy: str) -> EapLogin:
     """Return the inputs of a policy's authentication."""
     login = describe_login(policies.load_named(policy).layers, server="radius",
                            user="mobile-node")
@@ -68,8 +68,13 @@ def test_every_packet_is_listed_on_request(qop_here: Qop) -> None:
 
 
 @pytest.mark.parametrize(("options", "says"), [
-    (["--policy", "P1"], "--policy P1: this is no EAP-TLS"),
+    (["--policy", "P1"], "--policy P1: this has no EAP-TLS, PEAP, TTLS or EAP-MD5"),
     (["--policy", "nowhere.yml"], "--policy: nowhere.yml:1: there is no such file"),
+    (["--policy", "P5", "--key", "p-256"], "--key: EAP-MD5 has no TLS"),
+    (["--policy", "M13", "--resumed", "--chain", "1"],
+     "--chain: a resumed session shows no certificate"),
+    (["--policy", "M4", "--client-chain", "nowhere.pem"],
+     "--client-chain: a station of PEAP shows no certificate"),
     (["--group", "x25519"], "--group x25519: goes with TLS 1.3"),
     (["--key", "ml-dsa-44"], "--tls 1.2: has neither ML-KEM nor ML-DSA"),
     (["--policy", "M5", "--key", "ml-dsa-44", "--release", "bookworm"],
@@ -178,3 +183,73 @@ def test_resumed_session_takes_no_public_key_operation() -> None:
     login = login_of("M13")
     assert time_server_operations(login) > 0
     assert time_server_operations(replace(login, is_resumed=True)) == 0
+
+
+#: Processor time of FreeRADIUS 3.2.7 for a login, and of its public-key operations (ms), as
+#: measured (docs/cost.md). Those of the first line fitted the model.
+MEASURED = [
+    ("TLS", TlsSettings(), 1.80, 0.399), ("TTLS", TlsSettings(), 1.51, 0.308),
+    ("TLS", TlsSettings(sessions="resumed"), 0.99, 0), ("TLS", TlsSettings(chain=3), 2.05, 0.427),
+    ("TLS", TlsSettings(key="rsa-3072"), 2.65, 0.913),
+    ("TLS", TlsSettings(version="1.3", group="x25519", key="p-256"), 1.75, 0.265),
+    ("TLS", TlsSettings(version="1.3", group="x25519", key="rsa-4096"), 3.76, 1.77),
+    ("TLS", TlsSettings(version="1.3", group="x25519mlkem768", key="ml-dsa-44"), 4.42, 0.794),
+    ("PEAP", TlsSettings(), 2.46, 0.309),
+    ("PEAP", TlsSettings(version="1.3", group="x25519mlkem768", key="ml-dsa-65"), 4.11, 0.51)]
+
+
+@pytest.mark.parametrize(("method", "tls", "measured_ms", "operation_ms"), MEASURED)
+def test_processor_time_is_within_a_fifth_of_the_measured_one(
+        method: str, tls: TlsSettings, measured_ms: float, operation_ms: float) -> None:
+    """Public-key operations alone would be a tenth to a half of it."""
+    inner = {"TLS": None, "PEAP": "MSCHAPV2", "TTLS": "PAP"}[method]
+    login = describe_login(change_layer("dot1x", eap=method, first_offer=method, inner=inner,
+                                        tls=tls)(policies.load_named("M4")).layers,
+                           server="radius", user="mobile-node", release="trixie")
+    assert login is not None
+    estimated_s = estimate_server_time(login, compute_packets(login).round_trips,
+                                       operation_ms / 1e3, FITTED_SIGNATURE_S)
+    assert estimated_s * 1e3 == pytest.approx(measured_ms, rel=0.2)
+
+
+def test_slower_machine_takes_longer_for_packets_too() -> None:
+    login = login_of("M5")
+    once, twice = (estimate_server_time(login, 8, 0, FITTED_SIGNATURE_S * factor)
+                   for factor in (1, 2))
+    assert twice == pytest.approx(2 * once)
+
+
+@pytest.mark.parametrize(("tls", "remedies"), [
+    ({"key": "ml-dsa-87", "chain": 1}, [
+        "certificates of the station with at most 11,613 bytes in all",
+        "keys of ml-dsa-65 at the station",
+        "PEAP or TTLS, where the station shows no certificate"]),
+    ({"key": "ml-dsa-65", "fragment_bytes": 400}, [
+        "fragments of the server with 500 bytes", "keys of ml-dsa-44 on both sides",
+        "PEAP or TTLS, where the station shows no certificate"]),
+    ({"key": "ml-dsa-87", "station_key": "p-256", "fragment_bytes": 100}, [
+        "fragments of the server with 500 bytes"])])
+def test_remedies_stay_within_the_limits(tls: dict[str, Any], remedies: list[str]) -> None:
+    """A shorter chain is none: a station with one certificate adds the root."""
+    layers = change_layer("dot1x", tls=TlsSettings(version="1.3", group="x25519", **tls))(
+        policies.load_named("M5")).layers
+    login = describe_login(layers, server="radius", user="mobile-node", release="trixie")
+    assert login is not None
+    [problem] = compute_packets(login).problems
+    assert find_remedies(login, problem) == remedies
+
+
+@pytest.mark.parametrize("policy", ["M18", "M13"])
+def test_resumed_session_has_no_certificates_in_the_table(qop_here: Qop, policy: str) -> None:
+    """Neither their sizes nor their kind of key."""
+    output = " ".join(qop_here("cost", "--policy", policy, "--resumed").stdout.split())
+    assert "a resumed session" in output
+    assert not re.search(r"station's certificates|ml-dsa|rsa", output)
+
+
+def test_station_has_a_key_of_its_own_kind(qop_here: Qop) -> None:
+    output = " ".join(qop_here("cost", "--policy", "M18", "--station-key", "p-256").stdout.split())
+    assert "ml-dsa-65 at the server, p-256 at the station" in output
+    again = " ".join(qop_here("cost", "--policy", str(
+        PROJECT / "examples/wpa3-eap-tls-mixed-keys.yml")).stdout.split())
+    assert re.findall(r"EAP packets (\d+)", output) == re.findall(r"EAP packets (\d+)", again)

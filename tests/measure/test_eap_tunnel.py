@@ -12,10 +12,10 @@ from conftest import PROJECT
 from measure.checks import eap_tunnel
 from measure.checks.observation import Check, build_observation
 from measure.packets.eap import InnerEapFrame
-from policies import Dot1xLayer, load_policy
+from policies import Dot1xLayer, TlsSettings, load_policy
 from topologies.loader import load_scenario
 
-_VERIFY, _ML_DSA_65, _RSA = 15, 0x0905, 0x0804
+_VERIFY, _ML_DSA_65, _RSA, _P_256 = 15, 0x0905, 0x0804, 0x0403
 
 
 def signed(source: str, algorithm: int) -> InnerEapFrame:
@@ -83,6 +83,10 @@ def check_signatures(policy: str, by_server: Sequence[int], by_node: Sequence[in
     ("wpa3-eap-tls-ml-dsa-65.yml", [_ML_DSA_65], [_ML_DSA_65], True),
     ("wpa3-eap-tls-ml-dsa-65.yml", [_ML_DSA_65], [_RSA], False),
     ("wpa3-eap-tls-ml-dsa-65.yml", [_ML_DSA_65], [], False),
+    ("wpa3-eap-tls-mixed-keys.yml", [_ML_DSA_65], [_P_256], True),
+    ("wpa3-eap-tls-mixed-keys.yml", [_ML_DSA_65], [_ML_DSA_65], False),
+    ("wpa3-eap-tls-mixed-keys.yml", [_P_256], [_P_256], False),
+    ("wpa3-eap-tls-mixed-keys.yml", [_ML_DSA_65], [], False),
     ("wpa3-peap-ml-dsa-65.yml", [_ML_DSA_65], [], True),
     ("wpa3-peap-ml-dsa-65.yml", [_RSA], [], False),
     ("wpa3-ttls-ml-dsa-65.yml", [_ML_DSA_65], [], True),
@@ -91,6 +95,58 @@ def test_post_quantum_signatures_are_those_of_sides_with_certificates(
         policy: str, by_server: list[int], by_node: list[int], *, holds: bool) -> None:
     """A station of PEAP or TTLS has a password, and signs nothing."""
     assert check_signatures(policy, by_server, by_node).ok is holds
+
+
+def check_certificates(policy: str, check: str, **fields: Any) -> bool:
+    """Return whether a check holds for a server and a station, whose frames have these fields."""
+    observed = build_observation(load_scenario("N2"), {"stamps": {}, "kernel": {}}, {})
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("types", "identities", "handshakes", "versions", "groups", "suites", "curves",
+         "attributes", "data"), ())
+    frames = [InnerEapFrame(1.0, source, **{**nothing, **{
+        name: values[place] for name, values in fields.items()}})
+        for place, source in enumerate(("server", observed.mac))]
+    layer = load_policy(PROJECT / "examples" / policy).layers.dot1x
+    assert layer is not None
+    [found] = [each.ok for each in eap_tunnel.check_eap_tunnel(
+        layer, [[]], replace(observed, inside=frames)) if each.check == check]
+    return found
+
+
+@pytest.mark.parametrize(("server", "node", "holds"), [
+    (3309, 71, True), (3309, 3309, False), (71, 71, False), (71, 3309, False)])
+def test_each_side_signs_with_its_own_kind_of_key(server: int, node: int, *, holds: bool) -> None:
+    """A signature of ML-DSA-65 has 3309 bytes, and one of P-256 at most 72."""
+    assert check_certificates("wpa3-eap-tls-mixed-keys.yml", "TLS certificate keys",
+                              signatures_bytes=((server,), (node,))) is holds
+
+
+@pytest.mark.parametrize(("server", "node", "holds"), [(2, 2, True), (2, 1, False), (1, 2, False)])
+def test_each_side_sends_its_whole_chain(server: int, node: int, *, holds: bool) -> None:
+    assert check_certificates(
+        "wpa3-eap-tls-mixed-keys.yml", "TLS certificate chain", handshakes=((11,), (11,)),
+        certificates=((100,) * server, (100,) * node)) is holds
+
+
+def test_station_with_one_certificate_adds_the_root() -> None:
+    """OpenSSL does so where the root itself has signed the certificate."""
+    tls = TlsSettings(chain=1)
+    layer = Dot1xLayer.model_validate({"eap": "TLS", "tls": tls})
+    observed = build_observation(load_scenario("N2"), {"stamps": {}, "kernel": {}}, {})
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("types", "identities", "versions", "groups", "suites", "curves", "attributes", "data"), ())
+
+    def holds(of_server: int, of_node: int) -> bool:
+        frames = [InnerEapFrame(1.0, source, handshakes=(11,), certificates=(100,) * count,
+                                **nothing)
+                  for source, count in (("server", of_server), (observed.mac, of_node))]
+        return next(check.ok for check in eap_tunnel.check_eap_tunnel(
+            layer, [[]], replace(observed, inside=frames))
+            if check.check == "TLS certificate chain")
+
+    assert holds(1, 2)
+    assert not holds(2, 2)
+    assert not holds(1, 1)
 
 
 @pytest.mark.parametrize(("release", "sizes", "holds"), [

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from measure.checks import observation, revocation
-from measure.checks.eap_tls_packets import describe_login
+from measure.checks.computed_packets import describe_login
 from measure.packets import eap
-from measure.packets.eap_tls_sizes import authority_names
+from measure.packets.certificate_sizes import authority_names
 from measure.services.revocation import ask_server
 from policies import Layers
 from topologies.loader import load_scenario

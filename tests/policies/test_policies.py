@@ -449,6 +449,29 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {"sessions": "resumed",
                                                                    "revocation": "crl"}}},
         "x.yml:11: no certificate is shown or checked where a session is resumed; leave out"),
+    "station_key is another kind": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
+            "key": "p-256", "station_key": "p-256"}}},
+        "x.yml:11: station_key is p-256, as key is; leave out station_key"),
+    "the 192-bit suite has equal keys": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
+            "key": "p-384", "station_key": "p-256"}}},
+        "x.yml:11: the suite of key: p-384 has such keys at both ends; leave out station_key, or"),
+    "ML-DSA at the station goes with TLS 1.3": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {"station_key": "ml-dsa-44"}}},
+        "x.yml:10: certificates with ml-dsa-44 go with TLS 1.3; write version"),
+    "revocation has keys of one kind": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
+            "revocation": "crl", "station_key": "p-256"}}},
+        "x.yml:11: certificates of stations are revoked here where server and station have keys"),
+    "resumed sessions show no key": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
+            "sessions": "resumed", "station_key": "p-256"}}},
+        "x.yml:11: no certificate is shown where a session is resumed; leave out station_key, or"),
+    "a station of PEAP has no key": (
+        {"link": link(keys="eap"), "dot1x": {"eap": "PEAP", "inner": "GTC",
+                                             "tls": {"station_key": "p-256"}}},
+        "x.yml:11: station_key is about certificates of stations, and a station of EAP-PEAP shows"),
     "ML-DSA has no revocation": (
         {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
             "version": "1.3", "key": "ml-dsa-44", "revocation": "ocsp"}}},

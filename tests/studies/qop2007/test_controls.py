@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -16,12 +16,16 @@ import pytest
 from conftest import PROJECT
 from measure.agent.errors import MeasureError
 from measure.capture.tcpdump import HEADERS, CapturePoint
+from measure.checks.computed_packets import describe_login
+from measure.packets.eap_radius_sizes import compute_packets
+from policies import Policy, load_named, load_policy, policy_ids
 from policies.alternatives import CHECKS
 from policies.dot1x import InnerMethod
 from policies.eap_methods import EapMethod
 from policies.link import Cipher
 from studies.qop2007 import fault_injection
 from studies.qop2007.faults import FAULTS
+from studies.study import Fault
 from topologies.phy_rates import HE, HT, VHT
 
 if TYPE_CHECKING:  # the builder needs Mininet, which only the machine has
@@ -106,6 +110,38 @@ def test_each_control_that_fails_a_check_is_in_its_row() -> None:
     for control, fault in FAULTS.items():
         for name in fault.fails if fault.on else ():
             assert f"`{control}`" in ROWS[name], f"{name} does not name {control}"
+
+
+def packets_of(policy: Policy) -> dict[str, Sequence[object]]:
+    """Return the computed packets of a policy's authentication by check, none if not computed."""
+    tls = policy.layers.dot1x and policy.layers.dot1x.tls
+    login = describe_login(policy.layers, server="home", user="mobile-node", node="mn",
+                           release="trixie" if tls and tls.is_post_quantum else "bookworm")
+    packets = login and compute_packets(login)
+    return {"EAP packets as computed": packets.eap, "RADIUS packets as computed": packets.radius} \
+        if packets else {}
+
+
+def load_policy_of(fault: Fault) -> Policy:
+    """Return the policy of the cell that shows a control."""
+    name = fault.on["policy"]
+    return load_named(name) if name in policy_ids() else load_policy(PROJECT / name)
+
+
+#: Controls whose policy differs in a layer. The attribute of the last one is not computed.
+CHANGING = [name for name, fault in FAULTS.items() if fault.policy and fault.on
+            and packets_of(load_policy_of(fault)) and fault.fails and name != "further-attribute"]
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_control_fails_the_checks_of_packets_that_it_changes(name: str) -> None:
+    """What a control does to packets follows from its policy, as what a policy does."""
+    fault = FAULTS[name]
+    policy = load_policy_of(fault)
+    assert fault.policy is not None
+    expected, of_fault = packets_of(policy), packets_of(fault.policy(policy))
+    changed = {check for check, packets in expected.items() if of_fault.get(check) != packets}
+    assert changed == {*fault.fails} & {*expected}
 
 
 class Tunnels:

@@ -279,20 +279,43 @@ def test_fact_of_one_release_alone_is_a_finding() -> None:
         ("267", "-", "M5", "bookworm-M5-N2-001: frame 4 of auth-mn.pcap")}
 
 
-# --- The claim of a published measurement ---
+# --- The claims of a published measurement ---
 
 
-def verdicts_on(*records: Record) -> list[tuple[str, int]]:
+def verdicts_on(*records: Record) -> list[tuple[str, str, int]]:
     """Return the verdict on each claim, and its number of answers."""
-    return [(verdict.verdict, len(verdict.evidence)) for verdict in
+    return [(verdict.id, verdict.verdict, len(verdict.evidence)) for verdict in
             judge_claims(Cells(analysis.from_records(records, STUDY)))]
+
+
+PRESENT = times("trixie", "M5", .0250, .0251, .0249)
+HYBRID = times("trixie", "M17", .0270, .0271, .0269)
+LARGE = times("trixie", "WPA3-ML-DSA-65", .0750, .0751, .0752)
 
 
 def test_claim_is_judged_where_post_quantum_policies_are_measured() -> None:
     """Each such policy has to take longer; without any, the report has no claim."""
-    present = times("trixie", "M5", .0250, .0251, .0249)
-    slower = times("trixie", "WPA3-ML-DSA-65", .0750, .0751, .0752)
-    assert verdicts_on(*present) == []
-    assert verdicts_on(*present, *slower) == [("confirmed", 1)]
-    equal = times("trixie", "WPA3-ML-KEM", .0240, .0241, .0239)
-    assert verdicts_on(*present, *slower, *equal) == [("refuted", 2)]
+    assert verdicts_on(*PRESENT) == []
+    assert verdicts_on(*PRESENT, *LARGE) == [("Q1", "confirmed", 1)]
+    equal = times("trixie", "WPA3-ML-DSA-44", .0240, .0241, .0239)
+    assert verdicts_on(*PRESENT, *LARGE, *equal)[0] == ("Q1", "refuted", 2)
+
+
+@pytest.mark.parametrize(("resumed_ms", "verdict"), [(13, "confirmed"), (80, "refuted")])
+def test_resumption_mitigates_the_overhead_where_it_adds_less(resumed_ms: int,
+                                                              verdict: str) -> None:
+    """Of resumed sessions, those with post-quantum algorithms cost more than the others, too."""
+    base_s = resumed_ms / 1e3
+    resumed = times("trixie", "WPA3-RESUMED-ML-DSA-65", base_s, base_s + 1e-4, base_s - 1e-4)
+    usual = times("trixie", "WPA3-EAP-TLS-RESUMED", .0120, .0121, .0119)
+    assert verdicts_on(*PRESENT, *LARGE, *resumed, *usual) == [
+        ("Q1", "confirmed", 1), ("Q2", verdict, 1)]
+
+
+def test_order_of_combinations_is_that_of_their_sizes() -> None:
+    """Each measured one has to take longer than the one before it."""
+    middle = times("trixie", "WPA3-ML-DSA-44", .0500, .0501, .0502)
+    assert verdicts_on(*HYBRID, *middle, *LARGE) == [("Q3", "confirmed", 2)]
+    slower = times("trixie", "WPA3-ML-DSA-44", .0900, .0901, .0902)
+    assert verdicts_on(*HYBRID, *slower, *LARGE) == [("Q3", "refuted", 2)]
+    assert verdicts_on(*LARGE) == []

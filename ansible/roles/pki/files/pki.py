@@ -557,7 +557,8 @@ def wanted_files(options: argparse.Namespace) -> dict[str, tuple[str, str]]:
                     options.issuer_expired)
         unit = f"{options.eap}{form.suffix}-{options.subject or options.name}"
         # Both sides know only the root, so each also sends the intermediate.
-        root = "rogue" if options.trust == "rogue" else form.authority
+        peer = replace(form, key=options.peer_key or options.key)
+        root = "rogue" if options.trust == "rogue" else peer.authority
         files.setdefault(f"{folder}/ca.pem",
                          (root, "trust.pem" if options.visited else "root.pem"))
         if options.eap != "trusting":
@@ -601,6 +602,8 @@ def main() -> int:
     parser.add_argument("--subject", default="", help="whom a certificate names; the node")
     parser.add_argument("--other-name", default="", help="whom a further certificate names")
     parser.add_argument("--key", choices=[*RSA_BITS, *KEYS, *ML_DSA], default="rsa2048")
+    parser.add_argument("--peer-key", choices=[*RSA_BITS, *KEYS, *ML_DSA],
+                        help="kind of the other end's keys; as its own")
     parser.add_argument("--chain", type=int, choices=[1, 2, 3], default=2)
     parser.add_argument("--expired", action="store_true", help="its certificate has expired")
     parser.add_argument("--issuer-expired", action="store_true",
