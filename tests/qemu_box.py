@@ -20,21 +20,11 @@ FIRST_WORDS = "Linux version"
 ACCELERATORS = {"kvm": 60.0, "tcg,thread=multi": 180.0, "tcg,thread=single": PATIENCE_S}
 
 
-#: Let the machine's time pass by its own instructions, of 2 ns each: other load of the host then
-#: does not change what it measures.
-COUNTED = ("-icount", "shift=1,sleep=off")
-
-
 class Box:
-    """A running box. A context manager: leaving it ends the machine; its disk stays as it was.
+    """A running box. A context manager: leaving it ends the machine; its disk stays as it was."""
 
-    With `counts_instructions`, its time passes by its instructions, on one processor.
-    """
-
-    def __init__(self, disk: Path, folder: Path, key: Path, *,
-                 counts_instructions: bool = False) -> None:
+    def __init__(self, disk: Path, folder: Path, key: Path) -> None:
         self.folder = folder
-        self._counted = COUNTED if counts_instructions else ()
         self.disk = disk
         self.key = key
         self.accelerator = ""
@@ -71,8 +61,6 @@ class Box:
     def _start(self) -> None:
         """With the first accelerator that works."""
         for accelerator, seconds in ACCELERATORS.items():
-            if self._counted and not accelerator.endswith("single"):
-                continue
             if accelerator == "kvm" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
                 continue
             self.accelerator = accelerator.partition(",")[0]
@@ -91,7 +79,7 @@ class Box:
 
     def _boot(self, accelerator: str, ssh: int, console: int) -> subprocess.Popen[bytes]:
         self._console.write_bytes(b"")
-        processors = "1" if self._counted else str(len(os.sched_getaffinity(0)))
+        processors = str(len(os.sched_getaffinity(0)))
         argv = ["qemu-system-x86_64", "-accel", accelerator, "-cpu", "max", "-smp", processors,
                 "-m", "2048", "-nodefaults", "-display", "none", "-nic", "none",
                 "-drive", f"file={self.disk},if=virtio,format=qcow2,snapshot=on",
@@ -99,8 +87,7 @@ class Box:
                 f"socket,id=console,fd={console},server=on,wait=off,logfile={self._console}",
                 "-serial", "chardev:console", "-device", "virtio-serial-pci",
                 "-chardev", f"socket,id=ssh,fd={ssh},server=on,wait=off",
-                "-device", "virtserialport,chardev=ssh,name=ssh", "-device", "virtio-rng-pci",
-                *self._counted]
+                "-device", "virtserialport,chardev=ssh,name=ssh", "-device", "virtio-rng-pci"]
         with (self.folder / "qemu.log").open("wb") as log:
             return subprocess.Popen(argv, pass_fds=(ssh, console), stdin=subprocess.DEVNULL,
                                     env={**os.environ, "TMPDIR": str(self.folder)},

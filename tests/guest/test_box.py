@@ -15,12 +15,10 @@ from pathlib import Path
 import pytest
 
 import doc_commands
-from air_spans import authentications_on_air
 from conftest import PROJECT, checks
 from guest import box
 from guest.build import BuildError
 from keyed import changing
-from measure.cards import results
 from qemu_box import Box, missing
 
 PAGE = "docs/vagrant.md"
@@ -188,14 +186,6 @@ def checkout() -> bytes:
     return packed.getvalue()
 
 
-def read_key(folder: Path) -> Path:
-    """The key by which Vagrant's user logs in."""
-    key = folder / "key"
-    key.write_bytes(next(Path(KEYS).glob("vagrant-*/keys/vagrant")).read_bytes())
-    key.chmod(0o600)
-    return key
-
-
 @needs_qemu
 @needs_vagrant
 @pytest.mark.guest
@@ -204,7 +194,10 @@ def read_key(folder: Path) -> Path:
 def test_box_measures_on_its_own_kernel(made, tmp_path, qop) -> None:
     """From its boot loader to a record: P1 in N2, proven, without any network to the outside."""
     unpack(made, tmp_path)
-    with Box(tmp_path / "box.img", tmp_path, read_key(tmp_path)) as machine:
+    key = tmp_path / "key"
+    key.write_bytes(next(Path(KEYS).glob("vagrant-*/keys/vagrant")).read_bytes())
+    key.chmod(0o600)
+    with Box(tmp_path / "box.img", tmp_path, key) as machine:
         put = machine.ssh("sudo mkdir /vagrant && sudo tar -x -C /vagrant", data=checkout())
         assert put.returncode == 0, put.stderr
         for command in doc_commands.commands(PAGE, "box"):
@@ -221,52 +214,3 @@ def test_box_measures_on_its_own_kernel(made, tmp_path, qop) -> None:
     # Its kernel has the guest's air as a module, built while the box was made.
     assert (one.environment["machine"], one.environment["air"]) == ("host", "dcf")
     assert len(checks(one)) == len(one.evidence) > 0
-
-
-#: Measure with a radio of the stock kernel as a card, while a capture of all radios runs.
-CARDS = """
-set -eu
-cd /tmp
-modprobe -r mac80211_hwsim
-modprobe mac80211_hwsim radios=3
-ip link set hwsim0 up
-for number in 0 1; do
-    printf '%s\\n' interface=wlan$number channel=$((1 + 5 * number)) hw_mode=g ssid=home wpa=2 \\
-        rsn_pairwise=CCMP wpa_key_mgmt=WPA-PSK 'wpa_passphrase=no secret at all' >ap$number
-    hostapd -B ap$number >/dev/null
-done
-echo 'no secret at all' >passphrase
-tcpdump -i hwsim0 -U --immediate-mode -w all.pcap 2>tcpdump.log &
-capture=$!
-until grep -q listening tcpdump.log; do sleep 0.1; done
-cd /vagrant
-./qop measure --card wlan2 --ssid home --passphrase-file /tmp/passphrase --logins 3 --roams 4 \\
-    --timeout 60 --out /tmp/out
-kill $capture
-wait $capture
-"""
-
-
-@needs_qemu
-@needs_vagrant
-@pytest.mark.guest
-@pytest.mark.shareable
-@pytest.mark.slow
-def test_card_of_a_stock_kernel_is_measured_as_in_a_capture_of_all_radios(made, tmp_path) -> None:
-    """To 2 % or 1 ms, in a machine whose time passes by its instructions.
-
-    An emulated processor that stops for some milliseconds would stamp single frames late.
-    """
-    unpack(made, tmp_path)
-    with Box(tmp_path / "box.img", tmp_path, read_key(tmp_path),
-             counts_instructions=True) as machine:
-        machine.ssh("sudo mkdir /vagrant && sudo tar -x -C /vagrant", data=checkout())
-        done = machine.ssh("sudo bash", data=CARDS.encode())
-        assert done.returncode == 0, (done.stdout, done.stderr)
-        kept = machine.ssh("sudo tar -C /tmp -c out all.pcap").stdout
-    subprocess.run(["tar", "-x", "-C", tmp_path], input=kept, check=True)
-    record = results.read_record(tmp_path / "out")
-    spans = authentications_on_air(tmp_path / "all.pcap", record.address)
-    assert len(spans) == len(record.samples) == 7
-    for sample, (first, last) in zip(record.samples, spans, strict=True):
-        assert sample.joining_s == pytest.approx(last - first, rel=0.02, abs=1e-3)

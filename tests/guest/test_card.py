@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import shared
-from air_spans import authentications_on_air
 from conftest import PATIENCE_S, PROJECT, Qop
 from guest import debian, root
 from guest.build import BuildCommands
+from measure.capture import tshark
 from measure.cards import results
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
@@ -85,6 +85,21 @@ def run_machine(folder: Path, script: str, *options: str) -> subprocess.Complete
 
 
 MEASURE = ("qop measure --card wlan2 --ssid home --passphrase-file passphrase --timeout 20 ")
+
+
+def authentications_on_air(capture: Path, address: str) -> list[tuple[float, float]]:
+    """First authentication frame and last key message of each login, by tshark alone."""
+    rows = tshark.read_fields(capture, ("frame.time_epoch", "wlan.fc.type_subtype", "wlan.ta",
+                                        "wlan.ra", "eapol.type"))
+    spans: list[list[float]] = []
+    for time, kind, sender, receiver, eapol in rows:
+        if address not in (sender, receiver):
+            continue
+        if int(kind, 0) == 0x0B and sender == address:
+            spans.append([float(time), float(time)])
+        elif spans and (eapol == "3" or int(kind, 0) in (0x00, 0x01, 0x02, 0x03)):
+            spans[-1][1] = float(time)
+    return [(first, last) for first, last in spans]
 
 
 def test_figures_are_those_of_the_air(tmp_path: Path) -> None:
