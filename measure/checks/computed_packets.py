@@ -39,8 +39,9 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
                    ssid: str = "campus") -> EapLogin | None:
     """Return the inputs of a policy's EAP authentication.
 
-    Returns None for what is not computed: EAP-PWD and SIM cards, options of the daemons but for the
-    station's fragment_size, other authentication servers, daemons of other releases.
+    Returns None for what is not computed: methods without TLS, but for EAP-MD5, options of the
+    daemons, but for the station's fragment_size, other authentication servers, and daemons of
+    unknown releases.
 
     Args:
         layers: The policy's layers.

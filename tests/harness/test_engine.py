@@ -389,7 +389,7 @@ def test_build_plan_measures_own_files_beside_the_profiles_baseline() -> None:
     ("{", "this is not valid YAML"),
     ("title: x\nonly: {colour: [red]}", "no such factor"),
     ("title: x\nbaseline: {colour: red}", r"baseline\.colour: qop2007 has no such factor"),
-    ("title: x\ntitle: y", "'title' was given on line 1"), ("title: 3", "title: 3 is not text"),
+    ("title: x\ntitle: y", "'title' was given on line 1"), ("title: [3]", "title: is not text"),
     ("title: x\nonly: {policy: []}", r"only\.policy: is empty"),
     ("title: x\nbreadth: 3", "breadth: there is no such field"), ("title: x\nset: 3", "set")])
 def test_bad_profiles_are_one_line(tmp_path: Path, text: str, words: str) -> None:
