@@ -36,7 +36,7 @@ _MIN_MULTIPLE = 2.0
 #: Largest difference of the two halves of an interval that is written with one half (as a share).
 _SYMMETRY = 0.15
 _DASH = "\N{EN DASH}"
-_CLAIMS_COMMAND = "./qop report --table claims".replace(" ", "\N{NO-BREAK SPACE}")
+_CLAIMS_TABLE = "table 'claims'".replace(" ", "\N{NO-BREAK SPACE}")
 _DEFAULT_RELEASE = "bookworm"
 #: Separator of the reasons of checks that do not hold.
 _NEXT_REASON = f"; {NOT_PROVEN}"
@@ -299,8 +299,7 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
     if faults:
         yield (f"Negative control: {join_words([repr(name) for name in faults])} was put in, so "
                "failures are meant.")
-    lines = [f"{_name_cell(cells, ids)}: {_shorten_reasons(line)}."
-             for ids in cells.results.cells for line in cells.status(ids).failures]
+    lines = list(_join_failures(cells))
     yield from lines[:_MAX_FAILURES]
     if len(lines) > _MAX_FAILURES:
         yield f"{len(lines) - _MAX_FAILURES} further reasons why repetitions do not count."
@@ -320,6 +319,30 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
             where = _name_place(cells, section, every=True)
             yield (f"No differences{where}: the baseline {_name_baseline(cells)} has no good "
                    "repetition there.")
+
+
+def _join_failures(cells: Cells) -> Iterator[str]:
+    """Yield a sentence for each reason of failures, with all combinations that have it."""
+    failed: dict[str, list[Ids]] = {}
+    for ids in cells.results.cells:
+        for line in cells.status(ids).failures:
+            failed.setdefault(line, []).append(ids)
+    for line, members in failed.items():
+        yield f"{_list_names(_name_cells(cells, members))}: {_shorten_reasons(line)}."
+
+
+def _name_cells(cells: Cells, members: Sequence[Ids]) -> list[str]:
+    """Return names of combinations. A policy has one name where all its combinations are there."""
+    names = []
+    for level, of_level in _group_by_level(cells).items():
+        chosen = [ids for ids in of_level if ids in members]
+        if len(chosen) == len(of_level) > 1:
+            number = "both" if len(of_level) == 2 else f"all {len(of_level)}"
+            where = f"{number} {_name_places(cells)}"
+            names.append(f"{_name_level(cells, level, _list_row_factors(cells))} in {where}")
+        else:
+            names += [_name_cell(cells, ids) for ids in chosen]
+    return names
 
 
 def _shorten_reasons(line: str) -> str:
@@ -608,8 +631,7 @@ def _describe_verdicts(claims: Sequence[Verdict]) -> Iterator[str]:
     counts = Counter(claim.verdict for claim in claims)
     decided = [f"{counts[word]} {word}" for word in ("confirmed", "refuted") if counts[word]]
     if decided:
-        yield (f"Claims: {len(claims)}, of them {join_words(decided)} "
-               f"('{_CLAIMS_COMMAND}').")
+        yield f"Claims: {len(claims)}, of them {join_words(decided)} ({_CLAIMS_TABLE})."
 
 
 def _describe_open_claims(cells: Cells, claims: Sequence[Verdict]) -> Iterator[str]:
@@ -635,7 +657,7 @@ def _describe_open_claims(cells: Cells, claims: Sequence[Verdict]) -> Iterator[s
         f"{len(at_limit)} {'is' if len(at_limit) == 1 else 'are'} at the last look, after "
         f"{looks.last_count} repetitions. ")
     yield (f"{counted}. {last if at_limit else ''}More repetitions of this plan cannot decide "
-           f"{them}: '{_CLAIMS_COMMAND}' says why.")
+           f"{them}: the {_CLAIMS_TABLE} says why.")
 
 
 def _name_claims(claims: Sequence[Verdict]) -> str:

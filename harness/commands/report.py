@@ -240,7 +240,7 @@ def _print_run(table: Table, cells: Cells, folder: Path, report: Report) -> None
     if report.answering is not None:
         _print_all([replace(report.answering, caption="", warnings=table.warnings[:_MAX_WARNINGS])],
                    report, console)
-        click.echo(f"Every cell: {command}\n")
+        _print_next_tables(report, command)
         return
     if to_plain_text(replace(table, notes=()), console.width).count("\n") <= output.SCREEN_LINES:
         _print_all([table], report, console)
@@ -249,7 +249,15 @@ def _print_run(table: Table, cells: Cells, folder: Path, report: Report) -> None
         return
     short = replace(answer.make_short_table(cells), warnings=table.warnings[:_MAX_WARNINGS])
     _print_all([short], report, console)
-    click.echo(f"Every cell: {command}\n")
+    _print_next_tables(report, command)
+
+
+def _print_next_tables(report: Report, command: str) -> None:
+    """Print the commands that show the table of every cell, and of the claims if there are any."""
+    click.echo(f"Every cell: {command}")
+    if report.claims:
+        click.echo(f"Claims: {command.removesuffix('run')}claims")
+    click.echo()
 
 
 def load_results(folder: Path, study: str = "") -> Results:

@@ -126,7 +126,7 @@ _BOTH = "(Q1: P12 is slower in case 1; Q2: P12 is slower in case 2)"
     ("Q1 Q2", (f"Not decided: 2 of 3 claims {_BOTH}. More repetitions of this plan can decide "
                "them.")),
     ("", (f"Not decided: 2 of 3 claims {_BOTH}. More repetitions of this plan cannot decide them: "
-          "'./qop report --table claims' says why.")),
+          "the table 'claims' says why.")),
     ("Q1", ("Not decided: 2 of 3 claims. More repetitions of this plan can decide 1 (Q1: P12 is "
             "slower in case 1), but not the other 1."))], ids=["all", "none", "one"])
 def test_describe_answer_says_which_claims_repetitions_decide(decidable: str, said: str) -> None:
@@ -138,7 +138,7 @@ def test_describe_answer_counts_many_claims() -> None:
     """No list of codes: the number, and the command that shows what each lacks."""
     assert describe_claims(make_claims(count=14)) == (
         "Not decided: 14 of 15 claims. More repetitions of this plan cannot decide them: "
-        "'./qop report --table claims' says why.")
+        "the table 'claims' says why.")
 
 
 def test_describe_answer_names_the_last_look() -> None:
@@ -149,7 +149,7 @@ def test_describe_answer_names_the_last_look() -> None:
     assert "can decide them." in describe_claims(make_claims("Q1", "Q2"), looks=(2, 4, 6))
     assert describe_claims(make_claims("Q1"), looks=(2, 4)) == (
         f"Not decided: 2 of 3 claims {_BOTH}. 1 is at the last look, after 4 repetitions. More "
-        "repetitions of this plan cannot decide them: './qop report --table claims' says why.")
+        "repetitions of this plan cannot decide them: the table 'claims' says why.")
 
 
 def test_describe_answer_names_codes_at_their_first_use() -> None:
@@ -288,8 +288,7 @@ def test_describe_answer_tells_how_many_claims_are_confirmed() -> None:
         ("confirmed", "refuted", "confirmed", "undecided"))]
     said = [line.replace("\N{NO-BREAK SPACE}", " ") for line in answer.describe_answer(
         cells, decide_differences(cells), claims=claims)]
-    assert ("Claims: 4, of them 2 confirmed and 1 refuted ('./qop report "
-            "--table claims').") in said
+    assert "Claims: 4, of them 2 confirmed and 1 refuted (table 'claims')." in said
     assert not any("Claims that" in line for line in describe(cells))
 
 
@@ -319,6 +318,19 @@ def test_intervals_of_the_least_and_largest_cost_hold_together() -> None:
         least, first, most, last = map(float, found.groups())
         right += abs(least - 10) <= first and abs(most - 10) <= last
     assert right >= 0.89 * runs
+
+
+def test_one_sentence_names_all_settings_with_a_reason() -> None:
+    """A policy that fails everywhere is named once; others are named with their scenarios."""
+    records = [make(policy, number, scenario=scenario) for policy in ("P1", "P6")
+               for scenario in ("N2", "R1") for number in (1, 2)]
+    records += [failed("P8", number, scenario=scenario) for scenario in ("N2", "R1")
+                for number in (1, 2)]
+    records += [failed("P9", 1, scenario="N2"), failed("P9", 2, scenario="N2"),
+                make("P9", 1, scenario="R1"), make("P9", 2, scenario="R1")]
+    [line] = [line for line in describe(cells_of(*records)) if "failed 2 of 2" in line]
+    assert line.startswith("P8 (")
+    assert ") in both scenarios, P9 (" in line and " in N2 (" in line.partition("P9")[2]
 
 
 def test_describe_answer_where_the_baseline_failed() -> None:
