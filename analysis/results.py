@@ -121,7 +121,8 @@ class Results:
     def compared(self) -> tuple[str, ...]:
         """Return the factors whose levels are compared with each other, such as the policy.
 
-        These are the factors of the baseline, or else the first factor that is not the release.
+        These are the factors that the baseline names. If the baseline is empty, it is the first
+        factor that is not the release.
         """
         chosen = tuple(name for name in self.names if name in self.baseline_levels)
         return chosen or tuple(name for name in self.names if name != RELEASE)[:1] or (

@@ -1,6 +1,6 @@
 """Read a YAML file strictly into plain values, with the line number of each value.
 
-`YamlRules` says what a kind of file may contain. All kinds refuse tags, further documents and
+`YamlRules` says what a kind of file may contain. All kinds refuse tags, a second document and
 duplicate keys. Numbers that YAML 1.1 would misread (``010``, ``0x10``, ``10:30``) and dates stay
 text; `documents.unquoted` reads them as the types that their fields have. Every error is a
 `YamlProblem`.
@@ -37,9 +37,11 @@ _CONSTRUCT = yaml.constructor.SafeConstructor()
 class YamlRules:
     """The rules for a kind of YAML file, such as policies.
 
-    Limits are in bytes and in nested blocks. `manual` is the page about the files. With `is_plain`,
-    values are text, whole numbers and booleans only, and decimal numbers stay text. `has_aliases`
-    accepts anchors, aliases and merged keys. `empty` advises on a file without a block of keys.
+    `kind` is the noun for such a file in messages. `size_limit` is in bytes, and `depth_limit` in
+    nested blocks. `manual` is the documentation page about these files. If `is_plain` is set,
+    values are only text, whole numbers and booleans, and decimal numbers stay text. If
+    `has_aliases` is set, anchors, aliases and merged keys are accepted. `empty` is the advice for
+    a file that is empty or has no keys.
     """
 
     kind: str

@@ -321,8 +321,8 @@ def find_room_for_memory(memory_mb: int, scratch: Path,
                          advice: str = "make room or choose another folder") -> Path:
     """Return the folder for the guest's memory file.
 
-    A tmpfs is preferred. The folder `scratch` is used if no tmpfs has enough room. `advice` is what
-    the user can do if neither has.
+    A tmpfs is preferred. The folder `scratch` is used if no tmpfs has enough room. `advice` says
+    what the user can do if neither a tmpfs nor `scratch` has enough room.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     place = find_memory_folder(memory_mb) or (scratch if has_room_for(scratch, memory_mb) else None)

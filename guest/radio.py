@@ -58,9 +58,9 @@ WINDOW_BYTES = 65536
 
 @dataclass(frozen=True)
 class Frame:
-    """A message between the host and the machine's first process.
+    """A message between the host and the machine's first process (not an 802.11 frame).
 
-    A frame is its type, the stream's number, two unused bytes, the length of its data (32 bits),
+    A message is its type, the stream's number, two unused bytes, the length of its data (32 bits),
     and the data. All numbers are little-endian. The types are:
 
     - D: data of a stream,
@@ -83,11 +83,11 @@ class Frame:
 
     @classmethod
     def from_number(cls, kind: str, number: int, stream: int = 0) -> Frame:
-        """Return a frame whose data is one 32-bit number."""
+        """Return a message whose data is one 32-bit number."""
         return cls(kind, stream, struct.pack("<I", number))
 
     def read_number(self) -> int:
-        """Return the frame's data as a 32-bit number."""
+        """Return the data of this message as a 32-bit number."""
         return int(struct.unpack("<I", self.data)[0])
 
     def to_bytes(self) -> bytes:

@@ -1,10 +1,10 @@
-"""List what the ends of a link or tunnel accept besides what they agree on.
+"""List the values that an end of a link or tunnel accepts besides the agreed value.
 
-A policy may give an end several key managements, groups of SAE or proposals of IPsec. The measured
-authentications show the one that both ends agree on. `list_alternatives` takes the layers of a
-policy, and returns the others. A study proves each by an extra attempt, in which the
-other end has nothing else (`measure.mobile_node.alternatives`). The threshold of anti-clogging is
-among them, which takes many stations.
+A policy may give an end several key managements, SAE groups or IPsec proposals. The measured
+authentications show the value on which both ends agree. `list_alternatives` takes the layers of a
+policy, and returns the other values. A study proves each of these values by an extra attempt, in
+which the other end has only this value (`measure.mobile_node.alternatives`). The list also has the
+threshold of anti-clogging tokens, which only many stations reach.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from policies.proposals import GROUPS
 
 ACCEPTED = "link.accepted"
 STATION_GROUPS, ACCESS_POINT_GROUPS = "link.station_groups", "link.access_point_groups"
-#: The number of unfinished exchanges at which access points ask for a token. Two ends do not reach
-#: it.
+#: The number of unfinished exchanges at which access points ask for a token. One station does not
+#: reach this number.
 ANTI_CLOGGING = "link.anti_clogging"
 ESP_OFFERED, ESP_ACCEPTED, IKE_ACCEPTED = (
     "ipsec.esp_offered", "ipsec.esp_accepted", "ipsec.ike_accepted")

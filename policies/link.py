@@ -349,7 +349,7 @@ class LinkLayer(SparseLayer):
         return self
 
     def _check_vlans(self) -> None:
-        """Refuse VLANs without a source, and further ones without a first one."""
+        """Refuse a VLAN that nothing assigns, and `further_vlans` without a VLAN in `vlan`."""
         if self.vlan and (self.is_wep or self.roaming
                           or not (self.keys == "eap" or self.passphrases)):
             raise make_fault("vlan comes from a RADIUS server (keys: eap, without WEP) or from a "

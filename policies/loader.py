@@ -465,7 +465,7 @@ def load_named(policy_id: str) -> Policy:
 def _load_file(file: str, above: tuple[str, ...]) -> Policy:
     """Load one policy file, and the files that it extends.
 
-    ``above`` are the real paths of the files that extend it.
+    `above` has the real paths of the files that extend this file.
     """
     document = read_document(file)
     data = _switch_layers(document.data)
@@ -497,9 +497,17 @@ def _switch_layers(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _inherit_layers(document: YamlDocument, layers: Any, above: tuple[str, ...]) -> Any:
-    """Return the layers in a policy file, combined with those of the file that it extends.
+    """Return the layers of a policy file, added to the layers of the file that it extends.
 
-    The result is not a dict if `layers`, those of the file itself, are no block.
+    Args:
+        document: The policy file, whose key `extends` names the other file.
+        layers: Value of the key `layers` in the policy file. If it is no block, it is returned
+            unchanged, and validation refuses it later.
+        above: Real paths of the policy file and of all files that extend it.
+
+    Raises:
+        PolicyError: The other file cannot be read or is invalid. Or it leads back to this policy
+            by `extends`. Or the chain of files is too long.
     """
     extends = document.data["extends"]
     line = document.spots[("extends",)].key_line

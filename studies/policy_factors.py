@@ -638,8 +638,8 @@ def check_sessions(policy: Policy, scenario: Scenario, *, keeps_keys: bool = Fal
         keeps_keys: whether the mobile node moves with its keys, without authenticating again.
 
     Raises:
-        StudyError: the policy resumes sessions, and the access points have a server each. Or it
-            resumes a session once only, and the mobile node authenticates twice.
+        StudyError: the policy resumes sessions, and each access point has another server. Or the
+            server resumes a session only once, and the mobile node authenticates twice.
     """
     if policy.resumes_once and scenario.roams_to and not keeps_keys:
         raise StudyError(

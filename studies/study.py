@@ -540,7 +540,7 @@ def judge_repetition(study: Study, repetition: Repetition) -> Judgement:
 
 
 def _add_release_check(verdict: Judgement, repetition: Repetition) -> Judgement:
-    """Return an evaluation with the check that the daemons are of the release asked for.
+    """Return an evaluation with the check that the daemons are of the chosen release.
 
     An evaluation without checks, such as that of an aborted repetition, is unchanged.
     """

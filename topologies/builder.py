@@ -317,7 +317,7 @@ class Testbed:
         return self.station_vlans[place % len(self.station_vlans)] if self.vlan else 0
 
     def vlan_interfaces(self, port: str) -> list[str]:
-        """Return the names of a port's interfaces for VLANs, its own without VLANs."""
+        """Return the names of a port's VLAN interfaces, or the port itself if there is no VLAN."""
         return [model.vlan_port(port, vlan) for vlan in dict.fromkeys(self.station_vlans)] or [port]
 
     def find_station_port(self, node: str, port: str) -> str:
@@ -338,8 +338,8 @@ class Testbed:
     def _add_vlan(self, access_point: str) -> None:
         """Make the wire of an access point carry the stations' VLANs.
 
-        hostapd bridges the radio with the tagged frames. The agent has the VLANs at its end. It
-        has several of them in a bridge whose ports are isolated from each other.
+        hostapd bridges the radio with the tagged frames. The agent has the VLANs at its end of the
+        wire. Several VLANs are in one bridge there, whose ports are isolated from each other.
         """
         network = self.network
         # VLAN interfaces do not pass on a bridge's request for headroom either.

@@ -54,7 +54,10 @@ class NetworkPath:
 
 
 def link_path(link: Link) -> NetworkPath:
-    """Return delay, rate and loss of one wire. The waiting time `queue_s` includes its jitter."""
+    """Return delay, rate and loss of one wire.
+
+    The waiting time `queue_s` includes the wire's jitter.
+    """
     jitter_s = link.jitter_ms / 1e3
     rate_bps = link.slowest_rate_bps
     if rate_bps is None:

@@ -77,7 +77,8 @@ class Phy(Strict):
 
     `format` is HT, VHT or HE, or non-HT for OFDM without any of them. `mcs` is the index of
     modulation and coding. In HT it also gives the number of streams: 8 to 15 mean two streams.
-    `channels` are those in 5 or 6 GHz, which the network's channels become, the lowest first.
+    `channels` are channels in 5 or 6 GHz. They replace the network's channels of the 2.4 GHz band:
+    the network's lowest channel becomes the first channel of the list, and so on.
     """
 
     format: str

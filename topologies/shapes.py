@@ -23,8 +23,8 @@ def make_chain(hops: int, wire: Wire | None = None, *, first: str = "client", la
                name: str = "chain") -> Network:
     """Build a network of two hosts with `hops` links in a row, and a router at every joint.
 
-    The hosts have their duties as names; the routers are r1, r2 and so on. Hop n has the subnet
-    10.0.n.0/24. Every link uses `wire`, or is a plain one without it.
+    The duties of the two hosts are their names (`first`, `last`). The routers are r1, r2 and so on.
+    Hop n has the subnet 10.0.n.0/24. Every link uses `wire`, or is a plain link if `wire` is None.
 
     Raises:
         ValueError: The number of hops is out of range.
@@ -43,8 +43,12 @@ def make_star(name: str, wires: Mapping[str, Wire | None],
               duties: Callable[[str], list[str]]) -> Network:
     """Build a network of a router with one node on each of its wires.
 
-    `wires` maps the nodes' names to wires. Node n has the subnet 10.0.n.0/24. Packets take
-    no time on a wire that is None.
+    Node n has the subnet 10.0.n.0/24.
+
+    Args:
+        name: Name of the network.
+        wires: The wire of each node, by the node's name. Packets take no time if the wire is None.
+        duties: Function that returns a node's duties (such as "server") from the node's name.
     """
     router = Node([ROUTER], {}, forwarding=True)
     nodes, links = {ROUTER: router}, []
@@ -58,10 +62,10 @@ def make_star(name: str, wires: Mapping[str, Wire | None],
 
 
 def add_hosts_behind(network: Network, agent: str, hosts: Mapping[str, Sequence[str]]) -> Network:
-    """Return a network with further hosts, each on a plain wire at a home agent.
+    """Return a network with additional hosts, each on a plain wire at a home agent.
 
-    `hosts` are duties by the host's name. Their subnets are the last ones of the agent's prefix, so
-    its tunnels reach them, too.
+    `hosts` has the duties of each host, by the host's name. The hosts have the last subnets of the
+    agent's prefix, so the agent's tunnels reach them, too.
 
     Raises:
         ValueError: The network has a node of one of these names.

@@ -48,7 +48,7 @@ class PageLevels:
 
     @cached_property
     def _colour_indexes(self) -> dict[LevelKey, int]:
-        """Return the look of each policy and of each level of the other compared factors."""
+        """Return the style of each policy, and of each level of the other compared factors."""
         styles = assign_styles(level for factor in self.factors if factor.name == _POLICY
                                for level in factor.levels)
         used = {style % len(STYLES) for style in styles.values()}
@@ -110,9 +110,9 @@ class PageLevels:
         return found
 
     def colour_index(self, name: str) -> int | None:
-        """Return the look of the compared level that a text names, or else of the policy.
+        """Return the style of the compared level that a text names, or else of the policy.
 
-        The result is None for other texts, and for those that name several.
+        The result is None if the text names no level with a style, or several such levels.
         """
         known = [key for key in self.find_in_name(name) if key in self._colour_indexes]
         found = [key for key in known if key in self._compared_keys] or known

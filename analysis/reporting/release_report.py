@@ -55,7 +55,9 @@ class ReleaseResults:
 # --- Results of one release, and the choice of the release before an upgrade ---
 
 def split_releases(results: Results, study: AnalyzedStudy) -> list[ReleaseResults]:
-    """Return the results of each measured release, the one before an upgrade first.
+    """Return the results of each measured release.
+
+    The release before an upgrade comes first.
 
     Args:
         results: Results with the factor "release".
@@ -88,7 +90,7 @@ def _reduce_manifest(manifest: Manifest, release: str) -> Manifest:
 
 
 def split_baseline(choice: str) -> tuple[str, str]:
-    """Split the user's baseline into that of the study, and the release before an upgrade.
+    """Split the user's baseline into the study's baseline and the release before an upgrade.
 
     >>> split_baseline("release=trixie,policy=NAME")
     ('policy=NAME', 'trixie')
@@ -100,14 +102,14 @@ def split_baseline(choice: str) -> tuple[str, str]:
 
 
 def compare_with_release(results: Results, study: AnalyzedStudy) -> Cells:
-    """Return the cells of all releases, compared with one release.
+    """Return the cells of all releases, compared with the release of the baseline.
 
     Args:
         results: Results with the factor "release".
-        study: The study, whose baseline is that release.
+        study: The study. Its baseline names the release.
 
     Raises:
-        NoResultsError: The release was not measured.
+        NoResultsError: The release of the baseline was not measured.
     """
     release = study.baseline[RELEASE]
     if release not in results.levels[RELEASE]:
@@ -119,14 +121,14 @@ def compare_with_release(results: Results, study: AnalyzedStudy) -> Cells:
 
 def align_releases(runs: tuple[Results, Results], names: tuple[str, str]
                    ) -> tuple[tuple[Results, Results], tuple[str, str]]:
-    """Return two runs with equal factors, where one measured several releases and one a single one.
+    """Return two runs with equal factors, where one of the runs measured several releases.
 
-    Of the run with several releases, the release of the other run is taken. Runs with equal factors
-    are unchanged.
+    From the run with several releases, only the release of the other run is taken. Runs with equal
+    factors are unchanged.
 
     Args:
         runs: Results of both runs.
-        names: Their names, to which that of the release is added.
+        names: Names of the runs. The name of the release is added where a release was taken.
 
     Raises:
         NoResultsError: The other run's release was not measured.
@@ -152,10 +154,10 @@ def align_releases(runs: tuple[Results, Results], names: tuple[str, str]
 # --- Tables of several releases ---
 
 def join_tables(parts: Sequence[tuple[ReleaseResults, Table]]) -> Table:
-    """Return one table of the tables that several releases have, with a section for each.
+    """Join the tables of several releases to one table, with a section for each release.
 
-    Columns of one release alone have dashes for the others. Notes of all releases stand there once,
-    others with the name of their release.
+    If the table of a release lacks a column, its rows have dashes there. A note that the tables of
+    all releases have is stated once. Any other note begins with the names of its releases.
     """
     columns: list[tuple[tuple[str, ...], Column]] = []
     for _, table in parts:
@@ -192,7 +194,10 @@ def join_tables(parts: Sequence[tuple[ReleaseResults, Table]]) -> Table:
 
 
 def _identify_columns(table: Table) -> list[tuple[tuple[str, ...], Column]]:
-    """Return the columns of a table, each with a key that no other column of the table has."""
+    """Return each column of a table with a unique key.
+
+    Columns with the same name and group are numbered.
+    """
     counts: Counter[tuple[str, str]] = Counter()
     identified: list[tuple[tuple[str, ...], Column]] = []
     for column in table.columns:
@@ -203,7 +208,7 @@ def _identify_columns(table: Table) -> list[tuple[tuple[str, ...], Column]]:
 
 
 def _merge_lines(parts: Sequence[tuple[ReleaseResults, Sequence[str]]]) -> tuple[str, ...]:
-    """Return the lines of all releases once each, others with the name of their release."""
+    """Return each line once, with its releases' names unless all releases have it."""
     lines: dict[str, list[str]] = {}
     for part, among in parts:
         for line in dict.fromkeys(among):
@@ -213,7 +218,7 @@ def _merge_lines(parts: Sequence[tuple[ReleaseResults, Sequence[str]]]) -> tuple
 
 
 def join_run_tables(parts: Sequence[tuple[ReleaseResults, Table]], cells: Cells) -> Table:
-    """Return the run's table of all releases, with the warnings on all of its records."""
+    """Return the run's table of all releases, with the warnings about all records of the run."""
     joined = join_tables(parts)
     results = cells.results
     lines = (*results.notices, *([results.left_out] if results.left_out else []))
@@ -224,7 +229,7 @@ def join_run_tables(parts: Sequence[tuple[ReleaseResults, Table]], cells: Cells)
 
 def join_reports(parts: Sequence[tuple[ReleaseResults, Report]], cells: Cells,
                  compared: Cells) -> Report:
-    """Return one report of the reports of several releases.
+    """Join the reports of several releases to one report.
 
     Args:
         parts: Each release with its report.
@@ -283,7 +288,7 @@ def _make_change_section(changed: Table) -> Section:
 
 
 def _name_verdict(part: ReleaseResults, verdict: Verdict) -> Verdict:
-    """Return a verdict with the name of its release, and the full names of its cells."""
+    """Return a verdict with its release's name, and with the full names of its cells."""
     prefix = part.results.record_prefix
     return replace(verdict, id=f"{part.name}:{verdict.id}", says=f"{part.title}: {verdict.says}",
                    cells=tuple(f"{prefix}{name}" for name in verdict.cells),
@@ -293,7 +298,7 @@ def _name_verdict(part: ReleaseResults, verdict: Verdict) -> Verdict:
 
 def _join_facts(parts: Sequence[tuple[ReleaseResults, Report]],
                 cells: Cells) -> tuple[tuple[str, str], ...]:
-    """Return the facts of the whole run, and those that only the study's reports have."""
+    """Return the facts of the run, and the facts that only the study's reports have."""
     facts = standard_report.list_facts(cells)
     known = {name for name, _ in facts}
     return (*facts, *((f"{name}, {part.title}", text) for part, report in parts
@@ -316,7 +321,7 @@ def _join_sections(parts: Sequence[tuple[ReleaseResults, Report]],
 
 
 def _join_tables_by_id(parts: Iterable[tuple[ReleaseResults, Sequence[Table]]]) -> Iterator[Table]:
-    """Yield a table for each id, of the tables with this id on all releases."""
+    """Yield one joined table for each id, from the tables that releases have with this id."""
     found: dict[str, list[tuple[ReleaseResults, Table]]] = {}
     for part, tables in parts:
         for table in tables:
@@ -331,7 +336,7 @@ def _name_figure(part: ReleaseResults, figure: Figure) -> Figure:
 
 def _join_optional(parts: Sequence[tuple[ReleaseResults, Report]],
                    choose: Callable[[Report], Table | None]) -> Table | None:
-    """Return one table of those that reports may have, None if no report has it."""
+    """Join the tables of the reports that have such a table, or return None without any."""
     tables = [(part, table) for part, report in parts if (table := choose(report)) is not None]
     return join_tables(tables) if tables else None
 
@@ -346,7 +351,7 @@ def _join_decisive(every: Iterable[DecisiveRepetitions | None]) -> DecisiveRepet
 
 
 def _draw_apart(drawing: Drawing, release: str) -> Drawing:
-    """Return a function that draws into files with the name of a release."""
+    """Return a drawing function whose files have the name of a release in their names."""
     def draw_release(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as place:

@@ -127,14 +127,14 @@ _USUAL = {"link": {"cipher": "CCMP", "keys": "eap"},
 
 
 def _policy_login(name: str | None, changes: Mapping[str, object]) -> EapLogin:
-    """Return the inputs of an EAP authentication with a policy, or with usual settings.
+    """Return the inputs from which the packets of an EAP authentication are computed.
 
     Args:
-        name: The policy, None for usual settings.
-        changes: Other values of the policy's settings `dot1x.tls`.
+        name: Id or file of the policy. None is EAP-TLS 1.2 in WPA2-Enterprise (`_USUAL`).
+        changes: Settings of `dot1x.tls` that replace the policy's values.
 
     Raises:
-        UserError: There is no such policy, or it has no EAP that can be computed.
+        UserError: There is no such policy, or its EAP packets cannot be computed.
     """
     import policies
     from measure.checks.computed_packets import describe_login
@@ -167,7 +167,8 @@ def _refuse_unused(login: EapLogin, values: Mapping[str, object]) -> None:
     """Refuse options that change nothing in an authentication.
 
     Raises:
-        UserError: An option is about certificates that are not shown, or about TLS without any.
+        UserError: An option is about certificates that no side sends, or about TLS, and the method
+            has no TLS.
     """
     for options, is_unused, why in (
             (_TLS_OPTIONS, login.method == "MD5", "EAP-MD5 has no TLS"),
@@ -342,8 +343,8 @@ _MOST_FRAGMENT = 1400
 def find_remedies(login: EapLogin, problem: Problem) -> list[str]:
     """Return what lets FreeRADIUS accept an authentication, by computing it with other settings.
 
-    Certificates are those that qop makes, with as many in a chain as the login has. A policy of
-    qop's may have a shorter chain, but a station adds the root to a single certificate.
+    Certificates of other keys are computed as qop makes them, in chains as long as the chains of
+    `login`. A shorter chain is no remedy: a station with a single certificate sends the root, too.
     """
     if problem.limit == SERVER_MESSAGE_LIMIT:
         spare = SERVER_MESSAGE_LIMIT - (problem.value - sum(login.client_chain))
@@ -375,9 +376,9 @@ def _find_fragments(login: EapLogin) -> str:
 
 
 def _use_key(login: EapLogin, key: str, problem: Problem) -> EapLogin:
-    """Return the inputs with qop's certificates of another kind of key.
+    """Return the inputs with qop's certificates for another kind of key.
 
-    The server keeps its own where the station's message alone is too long.
+    The server keeps its certificates if only the station's message is too long.
     """
     client = chain_bytes(key, len(login.client_chain), login.user, is_server=False)
     changed = replace(login, client_key=key, client_chain=client)
@@ -414,9 +415,10 @@ def estimate_retries(packets: LoginPackets, loss: float) -> tuple[float, float]:
 def time_server_operations(login: EapLogin) -> float:
     """Return the CPU time of a server's public-key operations in an authentication (s).
 
-    They are timed on this machine with its OpenSSL: the key agreement, a signature, and checks of
-    the station's signature and certificates, if it shows any. A resumed session has none with TLS
-    1.2, and the key agreement alone with TLS 1.3.
+    The operations are timed on this machine, with its OpenSSL. They are the key agreement, a
+    signature, and, if the station sends certificates, the verification of its signature and
+    certificates. A resumed session has no such operation with TLS 1.2, and only the key agreement
+    with TLS 1.3.
     """
     if login.method == "MD5" or (login.is_resumed and login.version == "1.2"):
         return 0.0

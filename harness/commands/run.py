@@ -269,7 +269,9 @@ def _parse_daemons(texts: Sequence[str], out: Path | None, on: str, *,
 
 
 def _take_release_levels(requested: str | None, options_given: dict[str, Any]) -> str | None:
-    """Return the releases of `--release`, or of `--only release=LIST`, which is taken out.
+    """Return the releases of `--release`, or of `--only release=LIST`.
+
+    The entry `release=LIST` is removed from the option `only` in `options_given`.
 
     Raises:
         UserError: Both options are given, or a release is unknown.

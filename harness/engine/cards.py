@@ -1,8 +1,8 @@
 """Check the 802.11 cards of this machine that a run uses as radios (`--card NODE=INTERFACE`).
 
-`parse_cards` reads the options. `check_plan` refuses a plan whose nodes do not fit the cards, and
-`check_cards` refuses cards that cannot be used, before a results folder is made. The worker
-borrows and restores the cards (`measure.cards.testbed_cards`).
+`parse_cards` reads the options. Before a results folder is made, `check_plan` refuses a plan whose
+nodes with radios are not the nodes that have cards, and `check_cards` refuses cards that cannot be
+used. The worker borrows and restores the cards (`measure.cards.testbed_cards`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ NO_MEDIUM = "none"
 def parse_cards(texts: Sequence[str], on: str) -> dict[str, str]:
     """Return the card of each node from the options, by node.
 
-    `monitor` may have several cards, with commas between them.
+    The value of `monitor` may be several cards, with commas between them.
 
     Args:
-        texts: Values of `--card`.
-        on: Where the run measures.
+        texts: Values of `--card`, such as "a2=wlan0".
+        on: Value of `--on`: "guest", "vm" or "host".
 
     Raises:
-        UserError: An option has no card, or names a node or card twice, or cards are elsewhere.
+        UserError: A value has no card, or a node or card is named twice. Or `on` is not "host", and
+            only there are the cards of this machine available.
     """
     cards, nodes = dict[str, str](), dict[str, str]()
     for text in texts:
@@ -97,7 +98,7 @@ def check_plan(plan: Plan, builder: str) -> None:
 
 
 def check_cards(plan: Plan) -> None:
-    """Check that the cards of a plan can be used, and restore those that an earlier run left.
+    """Check that a plan's cards can be used, and restore cards that a killed run left changed.
 
     Raises:
         UserError: A card is missing, blocked or in use, or its driver lacks what its node needs.
@@ -126,10 +127,10 @@ def check_cards(plan: Plan) -> None:
 
 @contextmanager
 def tell_changed_rules() -> Iterator[None]:
-    """Print a line if the regulatory rules at the end have the old country and differ.
+    """Print a line if the regulatory rules of the same country have changed at the end.
 
-    Cards get their country back. But the kernel takes the rules of a country from its database
-    alone, so rules from elsewhere cannot be restored, such as those that it has built in.
+    Cards get their country back. But the kernel takes the rules of a country only from its
+    database. So the rules that are built into the kernel cannot be restored.
     """
     try:
         before = wireless.read_country(), wireless.read_rules()
@@ -147,7 +148,7 @@ def tell_changed_rules() -> Iterator[None]:
 
 
 def _tell_captured_air(cards: Mapping[str, str], network: Network) -> None:
-    """Print which channels of a network have no card that captures, and what is not proven."""
+    """Print which channels of a network no additional card captures, and what is not proven."""
     why, notes = "", []
     channels = list_channels(network)
     for channel, node in [*channels.items()][len(split_monitors(cards)):]:

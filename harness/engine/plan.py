@@ -41,7 +41,7 @@ class RunSettings:
     (`--until-decided`). `programs` are the user's own daemons, as `harness.engine.programs`
     describes them. They are in `programs_folder`, which is not stored. `cards` are the interfaces
     of this machine's 802.11 cards that are radios (`--card`), by node. `daemons` are the Debian
-    releases of daemons that are of another one than the guest's (`--daemon`), by name.
+    releases of the daemons that are not of the guest's release (`--daemon`), by daemon.
     """
 
     repetitions: int = 3
@@ -156,9 +156,10 @@ class Plan:
         return [Step(cell, repetition) for cell in mixed if chosen is None or cell.name in chosen]
 
     def _later_levels(self, cell: Cell) -> tuple[int, ...]:
-        """Return the positions of a cell's levels, except of the first factor and the release.
+        """Return the positions of a cell's levels, in all factors after the first factor.
 
-        The first factor is the policy and the other one the scenario, for instance.
+        The factor "release" does not count. If the factors are policy and scenario, the result has
+        the position of the scenario.
         """
         return self._level_positions[cell.name]
 

@@ -64,7 +64,7 @@ def send_commits(testbed: Testbed, name: str, access_point: str, count: int, gro
     Args:
         testbed: The running testbed.
         name: The node, which has to be associated.
-        access_point: The access point that they are for.
+        access_point: The access point that receives the commits.
         count: Number of commits.
         group: The group, 19 to 21.
         is_h2e: Whether the access point wants hash to element.

@@ -1,10 +1,10 @@
 """Give the nodes of an emulated network 802.11 cards of this machine as radios.
 
 `TestbedCards` borrows a card for each node with a radio (`measure.cards.borrowing`), and places it
-in the node's network namespace. Each channel of access points is captured by a further card, or by
-a monitor at an access point's radio. `list_channels` returns these channels. `read_links` returns
-what real radios do differently from emulated ones: rates, retries and signal. Standard library
-only.
+in the node's network namespace. An additional card captures each channel of the access points, or
+a monitor interface at an access point's radio does. `list_channels` returns these channels.
+`read_links` returns what real radios do differently from emulated radios: rates, retries and
+signal. Standard library only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from topologies.namespaces import network_of
 if TYPE_CHECKING:
     from topologies.builder import Testbed
 
-#: Word in place of a node for the cards that capture the air, and the name for no such capture.
+#: Word in place of a node for the cards that capture the air, and the value for no capture.
 MONITOR, NO_MONITOR = "monitor", "none"
 
 
@@ -38,22 +38,28 @@ def list_channels(network: Network) -> dict[int, str]:
 
 
 def split_monitors(names: Mapping[str, str]) -> list[str]:
-    """Return the cards that capture the air, given the option's text for each node."""
+    """Return the interfaces of the cards that only capture the air.
+
+    Args:
+        names: Text after "=" in `--card NODE=TEXT`, by node. The text of `MONITOR` has the cards
+            that capture, with commas between them, or `NO_MONITOR`.
+    """
     text = names.get(MONITOR, "")
     return [] if text in ("", NO_MONITOR) else text.split(",")
 
 
 def name_monitor(number: int) -> str:
-    """Return the name of a card that captures the air, in place of a node's."""
+    """Return the key of a card that captures the air, where other cards have a node's name."""
     return MONITOR if number == 1 else f"{MONITOR}-{number}"
 
 
 @dataclass
 class TestbedCards:
-    """The cards that nodes of an emulated network have, by node, until `borrow_cards` ends.
+    """The borrowed cards of an emulated network's nodes, by node.
 
-    `air_missing` says why nothing captures the air, "" if something does. `heard` has the channel
-    that a card's radio captures, by node.
+    They are borrowed until `borrow_cards` ends. `captures_air` says whether the user wants a
+    capture of the air. `air_missing` says why the air is not captured, and is "" if it is captured.
+    `heard` has the channel that the radio of a card captures, by node.
     """
 
     network: Network
@@ -70,8 +76,8 @@ class TestbedCards:
 
         Args:
             network: The network.
-            names: Interface of the card by node. `MONITOR` stands for the cards that capture, with
-                commas between them. A network with fewer channels takes the first ones.
+            names: Interface of the card by node. `MONITOR` has the cards that capture, with commas
+                between them. A network with fewer channels uses only the first of these cards.
 
         Raises:
             MeasureError: A card cannot be used, or could not be restored.
@@ -131,9 +137,9 @@ class TestbedCards:
     def read_links(self, testbed: Testbed) -> dict[str, Any]:
         """Return the properties of each card, by node.
 
-        They are its interface and permanent address, driver, regulatory domain with its rules,
-        channel, and the channel that its radio captures. A station's link has rates, signal (dBm),
-        and the driver's counts of frames sent, retries and failures since it was associated.
+        The properties are interface, permanent address, driver, regulatory domain with its rules,
+        channel, and the channel that the card's radio captures. The link of a station has rates,
+        signal (dBm), and the driver's counts since the association: frames sent, retries, failures.
         """
         found: dict[str, Any] = {}
         for node, card in self.cards.items():

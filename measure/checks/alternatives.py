@@ -1,9 +1,9 @@
-"""Check what the ends of a link or tunnel accept besides what they agree on.
+"""Check the values that an end of a link or tunnel accepts besides the agreed value.
 
-Once in a testbed, the mobile node joins for each such value while the other end has nothing else
-(`measure.mobile_node.alternatives`). `check_alternatives` takes a policy and the results of a
-repetition (one measurement of a policy). Frames on the air show key management and groups of SAE.
-The kernels have the SAs of ESP, and IKE's first messages show its proposal.
+Once in a testbed, the mobile node joins for each such value, while the other end has only this
+value (`measure.mobile_node.alternatives`). `check_alternatives` takes a policy and the results of a
+repetition (one measurement of a policy). Frames on the air show key management and SAE groups. The
+kernels have the ESP SAs, and the first IKE messages show the IKE proposal.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _read_management(observed: Observation, point: str) -> list[management_frame
 
 def _read_suites(_: Policy, observed: Observation, value: str, point: str,
                  __: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return whether the access point offers one key management, and the station requests it."""
+    """Return whether the access point offers only this key management, and the station uses it."""
     frames, suite = _read_management(observed, point), AKM_SUITES[value]
     requests = [frame for frame in frames if frame.is_request and frame.transmitter == observed.mac]
     cells = {frame.receiver for frame in requests}
@@ -97,7 +97,7 @@ def _read_suites(_: Policy, observed: Observation, value: str, point: str,
 
 def _read_groups(_: Policy, observed: Observation, value: str, point: str,
                  __: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return whether both ends commit and confirm in the group."""
+    """Return whether both ends send SAE commit and confirm in the group."""
     frames = [frame for frame in _read_management(observed, point)
               if frame.algorithm == management_frames.SAE
               and observed.mac in (frame.transmitter, frame.receiver)]
@@ -116,7 +116,10 @@ def _read_groups(_: Policy, observed: Observation, value: str, point: str,
 
 def _read_tokens(_: Policy, observed: Observation, value: str, point: str,
                  __: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return whether the access point answers that many strangers, and asks the station then."""
+    """Return whether the access point asks for a token after `value` commits, not earlier.
+
+    The commits are from addresses without a station. The mobile node is the next station.
+    """
     commits = [frame for frame in _read_management(observed, point)
                if frame.algorithm == management_frames.SAE and frame.sequence == _COMMIT]
     strangers = {STRANGER.format(number) for number in range(1, int(value) + 1)}

@@ -120,7 +120,10 @@ def check_computed_radius(observed: Observation) -> Check:
 
 
 def _last_logins(observed: Observation) -> list[Sequence[bytes]]:
-    """Return the EAP packets of the last authentication at each access point, none without one."""
+    """Return the EAP packets of the last authentication at each access point.
+
+    The packets of an access point are empty if no authentication took place there.
+    """
     count = len(observed.select_full(observed.computed_logins))
     logins = [[packets for ended_s, packets in observed.logins
                if (ended_s >= observed.moved_s) == away] for away in range(count)]
@@ -128,7 +131,7 @@ def _last_logins(observed: Observation) -> list[Sequence[bytes]]:
 
 
 def last_conversation(packets: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the EAP packets from the last request for the identity on."""
+    """Return the EAP packets, beginning with the last request for the identity."""
     begins = [place for place, packet in enumerate(packets)
               if packet[0] == tshark.EAP_REQUEST and packet[4:5] == bytes((_IDENTITY,))]
     return packets[begins[-1] if begins else 0:]

@@ -294,9 +294,9 @@ class DissectedRepetition:
     def _compute_logins(self, scenario: Scenario) -> list[EapLogin]:
         """Return the inputs of an EAP authentication at each access point.
 
-        The list is empty if either of two servers may answer, whose names make certificates of
-        different sizes. It is also empty if a daemon or package is the user's own, whose messages
-        may have other sizes.
+        The list is empty if both of two servers may answer, because their certificates have
+        different names, and so different sizes. It is also empty if a daemon or package is the
+        user's own, because its messages may have other sizes.
         """
         if self.raw.get("own_packages") or not _COMPUTED_DAEMONS.isdisjoint(
                 self.raw.get("own_programs", ())):

@@ -3,7 +3,7 @@
 `check_vlan` takes the link layer of a policy, and the results of a repetition (one measurement of
 the policy). The RADIUS server's Access-Accept or the device's passphrase selects the VLAN. On the
 wire behind the access point, each frame of the mobile node has the tag of this VLAN. The access
-point's kernel has the node at an interface that is bridged with this VLAN alone. ARP requests with
+point's kernel has the node at an interface that is bridged only with this VLAN. ARP requests with
 other tags, or without a tag, do not reach the node (`measure.attacks.vlan_probes`).
 """
 
@@ -41,13 +41,20 @@ def check_vlan(layer: LinkLayer, observed: Observation) -> Iterator[Check]:
 
 
 def _find_vlan(layer: LinkLayer, observed: Observation, mac: str) -> int:
-    """Return the VLAN of a station by the policy: the network's stations have them in turn."""
+    """Return the VLAN of a station.
+
+    The stations of a network get the VLANs of the policy in turn.
+    """
     place = observed.station_macs.index(mac) if mac in observed.station_macs else 0
     return layer.all_vlans[place % len(layer.all_vlans)]
 
 
 def _check_companions(layer: LinkLayer, observed: Observation) -> Check:
-    """Check that each other station is in its own VLAN, by the kernel and by tags on the wire."""
+    """Check that each station except the mobile node is in its VLAN.
+
+    The access point's kernel has the bridges of the stations. On the wire, the frames of each
+    station have the tag of its VLAN.
+    """
     states: Mapping[str, Mapping[str, Any]] = observed.raw["kernel"].get("companion_vlans", {})
     expected = {name: _find_vlan(layer, observed, mac)
                 for name, mac in sorted(observed.companion_macs.items())}

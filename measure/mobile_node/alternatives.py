@@ -1,10 +1,10 @@
-"""Try what the ends of a link or tunnel accept besides what they agree on.
+"""Try the values that an end of a link or tunnel accepts besides the agreed value.
 
-A policy may list several key managements, groups of SAE or proposals of IPsec
-(`policies.alternatives`). `try_alternatives` makes one attempt for each that no measured
-authentication uses: one end gets nothing else, and the mobile node joins. It returns raw values and
-captures, which `measure.checks.alternatives` checks. It runs in the guest, once in a testbed.
-Standard library only.
+A policy may list several key managements, SAE groups or IPsec proposals (`policies.alternatives`).
+`try_alternatives` makes one attempt for each value that no measured authentication uses: the other
+end gets only this value, and the mobile node joins. It returns raw values and captures, which
+`measure.checks.alternatives` checks. It runs in the guest, once in a testbed. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from measure.mobile_node.access import NetworkAccess
     from topologies.model import Scenario
 
-#: Fields of a policy by the end of the link or tunnel whose setting an attempt replaces: the other
-#: end is the one that has to accept.
+#: Fields of a policy by the end of the link or tunnel whose setting an attempt replaces. The other
+#: end has to accept the value.
 _ACCESS_POINTS = {"link.accepted": "wpa_key_mgmt", "link.station_groups": "sae_groups"}
 _STATIONS = {"link.access_point_groups": "sae_groups"}
 _GATEWAYS = {"ipsec.esp_offered": "esp_proposals"}
@@ -51,12 +51,12 @@ class AlternativeTrials:
 
 def try_alternatives(access: NetworkAccess, scenario: Scenario,
                      alternatives: Sequence[Sequence[str]], out: Path) -> AlternativeTrials:
-    """Let the mobile node join once for each alternative, and return what happened.
+    """Let the mobile node join once for each alternative, and return the results.
 
     Args:
         access: The daemons of the policy, and the mobile node.
         scenario: The scenario, with mobile node and access point.
-        alternatives: Field and value of each (`policies.alternatives.Alternative`).
+        alternatives: Field and value of each alternative (`policies.alternatives.Alternative`).
         out: Folder for captures.
     """
     trials = AlternativeTrials()
@@ -78,14 +78,21 @@ def try_alternatives(access: NetworkAccess, scenario: Scenario,
             access.reset_mobile_node(scenario)
         trials.raw.append(raw)
         trials.captures.extend((each, (out / each["file"]).read_bytes()) for each in taken)
-    for name in scenario.companions:  # an access point that was started anew has forgotten them
+    for name in scenario.companions:  # a restarted access point has forgotten these stations
         access.dismiss_companion(name)
     return trials
 
 
 def _capture_point(access: NetworkAccess, scenario: Scenario, name: str,
                    point: str) -> CapturePoint:
-    """Return where an attempt shows itself: on the air, or at the mobile node's interface."""
+    """Return where an attempt is captured: on the air, or at the mobile node's interface.
+
+    Args:
+        access: The daemons of the policy, and the mobile node.
+        scenario: The scenario.
+        name: The policy's field. Attempts with fields of `ipsec` are captured at the interface.
+        point: Name of the capture point.
+    """
     station = access.get_station(scenario.mobile_node)
     if name.startswith("ipsec."):
         return CapturePoint(point, station.name, station.radio, _IKE)
@@ -94,9 +101,9 @@ def _capture_point(access: NetworkAccess, scenario: Scenario, name: str,
 
 def _join_network(access: NetworkAccess, scenario: Scenario, raw: dict[str, Any], *,
                   is_renewed: bool) -> None:
-    """Let the mobile node join, and store what the kernels and charon have then.
+    """Let the mobile node join, and store the states of the kernels and of charon in `raw`.
 
-    With `is_renewed`, the keys of ESP are renewed.
+    If `is_renewed` is set, the ESP keys are renewed before the states are read.
 
     Raises:
         MeasureError: The mobile node cannot join, or build its tunnel.
@@ -138,9 +145,10 @@ def _replaced_setting(access: NetworkAccess, scenario: Scenario, name: str,
 
 
 def _clog_access_point(access: NetworkAccess, scenario: Scenario, count: int) -> None:
-    """Send SAE commits of as many stations as an access point answers without a token.
+    """Send SAE commits of `count` stations that do not exist to the access point.
 
-    The mobile node joins before, and leaves again.
+    An access point answers this number of commits without asking for a token. The mobile node joins
+    before the commits are sent, and leaves afterwards.
 
     Raises:
         MeasureError: The mobile node cannot join.

@@ -333,7 +333,7 @@ class MeasuredStation:
         """Negotiate new keys of the tunnel's ESP SAs.
 
         Raises:
-            MeasureError: There are none in time.
+            MeasureError: The keys are not renewed in time.
         """
         if not self.charon:
             return

@@ -81,15 +81,16 @@ def authority_names(key: str, length: int) -> list[str]:
 def chain_bytes(key: str, length: int, subject: str, *, is_server: bool) -> tuple[int, ...]:
     """Return the sizes (bytes) of the certificates that a server or client sends in TLS.
 
-    The sender's own certificate comes first, then its issuer's, and so on. All are made by qop
-    (ansible/roles/pki). The client (wpa_supplicant) adds the root if its certificate has no
-    intermediate.
+    The sender's own certificate comes first, then the issuer's certificate, and so on. qop made all
+    of these certificates (ansible/roles/pki). If the client's chain has no intermediate, the client
+    (wpa_supplicant) also sends the root.
 
     Args:
         key: Kind of every key (`KEY_KINDS`).
         length: Number of certificates from the leaf up to the root, without the root.
         subject: Common name of the leaf.
-        is_server: Whether the leaf is a server's, which also has its name as a DNS name.
+        is_server: Whether the leaf is a server's certificate, which also has `subject` as a DNS
+            name.
     """
     names = authority_names(key, length)
     above = [certificate_bytes(key, issuer, name, _LAST_AUTHORITY_BYTES if name == names[-1]

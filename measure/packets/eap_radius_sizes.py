@@ -52,7 +52,7 @@ class EapPacket(NamedTuple):
 
 
 class RadiusPacket(NamedTuple):
-    """A RADIUS packet: whether the access point sent it, and its size."""
+    """A RADIUS packet: whether it is a request of the access point, and its size (bytes)."""
 
     is_request: bool
     size: int
@@ -70,8 +70,9 @@ class Problem(NamedTuple):
 class LoginPackets:
     """The packets of an authentication, in order.
 
-    `problems` says why the daemons refuse the authentication, and is empty if they do not. Then
-    `eap` and `radius` are the packets with a server that has no limits.
+    `problems` has the limits of the server that the authentication exceeds. It is empty if the
+    server accepts the authentication. If it is not empty, `eap` and `radius` are the packets that
+    a server without these limits would exchange.
     """
 
     eap: Sequence[EapPacket]
@@ -80,7 +81,7 @@ class LoginPackets:
 
     @property
     def round_trips(self) -> int:
-        """Return how often the access point asks the RADIUS server and waits."""
+        """Return the number of requests to the RADIUS server, which answers each of them."""
         return sum(packet.is_request for packet in self.radius)
 
     @property
@@ -95,12 +96,12 @@ class LoginPackets:
 
     @property
     def ip_packets(self) -> int:
-        """Return in how many IP packets the RADIUS packets travel, with an MTU of 1500 bytes."""
+        """Return the number of IP packets that carry all RADIUS packets, with an MTU of 1500."""
         return sum(map(ip_fragments, self.radius))
 
 
 def ip_fragments(packet: RadiusPacket) -> int:
-    """Return in how many IP packets a RADIUS packet travels."""
+    """Return the number of IP packets that carry a RADIUS packet."""
     payload = (_MTU - 20) // 8 * 8
     return -(-(packet.size + _IP_UDP - 20) // payload)
 
@@ -138,9 +139,11 @@ _MD5_BYTES = _EAP_HEADER + 2 + 16
 
 
 def _tls_packets(login: EapLogin) -> Iterator[EapPacket]:
-    """Yield the EAP packets with TLS, and those that acknowledge fragments or whole flights.
+    """Yield the EAP packets with TLS, and the EAP packets that acknowledge them.
 
-    Each fragment but the last is acknowledged, and so is a flight that its sender continues.
+    The receiver acknowledges each fragment except the last fragment of a flight. If the sender of a
+    flight also sends the next flight, the receiver acknowledges the last fragment, too. If the last
+    flight is the server's, the station acknowledges it.
     """
     before = ""
     for flight, is_handshake in _all_flights(login):
@@ -164,9 +167,10 @@ def _other_side(sender: str) -> str:
 
 
 def _all_flights(login: EapLogin) -> Iterator[tuple[Flight, bool]]:
-    """Yield the flights of TLS, then those of the method inside.
+    """Yield the flights of the TLS handshake, then the flights of the inner method.
 
-    Each comes with whether its sender is a station of PEAP whose handshake is not yet complete.
+    Each flight comes with a boolean: whether its sender is a station with PEAP whose TLS handshake
+    is not yet complete.
     """
     handshake = list(login.list_flights())
     last = max(place for place, flight in enumerate(handshake) if flight.sender == STATION)
@@ -182,7 +186,8 @@ def _all_flights(login: EapLogin) -> Iterator[tuple[Flight, bool]]:
 def _server_pieces(login: EapLogin, size: int) -> Iterator[int]:
     """Yield the sizes of the EAP packets with a flight of the server's.
 
-    Each has the total length (FreeRADIUS' include_length). With PEAP, the first of several has.
+    Each packet has the total length of the flight (FreeRADIUS' include_length). With PEAP, only the
+    first packet of a fragmented flight has it.
     """
     margin = RELEASES[login.release].fragment_margin if login.method != "PEAP" else \
         NESTED_MARGIN * (login.inner == "TLS")
@@ -195,7 +200,8 @@ def _server_pieces(login: EapLogin, size: int) -> Iterator[int]:
 def _client_pieces(login: EapLogin, size: int, *, has_length: bool) -> Iterator[int]:
     """Yield the sizes of the EAP packets with a flight of the station's.
 
-    The first of several has the total length. With `has_length`, each has.
+    The first packet of a fragmented flight has the total length. With `has_length`, all packets
+    have it.
     """
     room = login.client_fragment_bytes
     for place in range(0, size, room):
@@ -210,8 +216,9 @@ def _client_pieces(login: EapLogin, size: int, *, has_length: bool) -> Iterator[
 _INNER_IDENTITY, _INNER_RESULT = 5, 11
 #: What the station answers to the encrypted byte by which the server completes TLS 1.3.
 _INNER_ANSWER = 2
-#: FreeRADIUS' PEAP with EAP-TLS inside has so much less room in its packets, and EAP-TLS inside has
-#: so much less than these. wpa_supplicant's EAP-TLS inside has less, too (all read in captures).
+#: With EAP-TLS inside PEAP, packets have less room (bytes, all read in captures): FreeRADIUS' PEAP
+#: packets than without EAP-TLS inside, FreeRADIUS' inner packets than its PEAP packets, and
+#: wpa_supplicant's inner packets than its EAP-TLS packets outside of a tunnel.
 NESTED_MARGIN, _NESTED_SERVER_MARGIN, _NESTED_CLIENT_MARGIN = 10, 63, 100
 #: MSCHAPv2: type, code, identifier, length and length of the value; challenge and response.
 _MSCHAP_HEAD, _MSCHAP_CHALLENGE, _MSCHAP_RESPONSE = 6, 16, 49
@@ -232,7 +239,7 @@ _TTLS_SUCCESS = _VENDOR_AVP + 1 + 42
 
 
 def list_contents(login: EapLogin) -> Iterator[Flight]:
-    """Yield what each side says inside the tunnel of PEAP or TTLS, before encryption (bytes)."""
+    """Yield the messages inside the tunnel of PEAP or TTLS, with sizes before encryption."""
     if login.method == "PEAP":
         if login.is_resumed and login.version == "1.3":
             yield Flight(STATION, _INNER_ANSWER)
@@ -282,8 +289,8 @@ def _peap_method(login: EapLogin) -> Iterator[Flight]:
 _REQUEST_BYTES = 6 + 6 + 6 + 6 + 19 + 24 + 18 + 6
 #: The access point's radio in Called-Station-Id, with the colon before the SSID.
 _CALLED_BYTES = 17 + 1
-#: Further ones: WLAN-Pairwise-Cipher, WLAN-Group-Cipher and WLAN-AKM-Suite with WPA;
-#: Acct-Multi-Session-Id with WPA2; WLAN-Group-Mgmt-Cipher; Mobility-Domain-Id.
+#: Attributes that depend on the policy: WLAN-Pairwise-Cipher, WLAN-Group-Cipher and WLAN-AKM-Suite
+#: with WPA; Acct-Multi-Session-Id with WPA2; WLAN-Group-Mgmt-Cipher; Mobility-Domain-Id.
 _WPA_BYTES, _RSN_BYTES, _PROTECTED_BYTES, _FAST_BYTES = 18, 18, 6, 6
 #: Attributes of a reply with a VLAN, without the VLAN's number.
 _VLAN_BYTES = 6 + 6 + _ATTRIBUTE
@@ -351,12 +358,12 @@ def _find_problems(login: EapLogin, radius: Sequence[RadiusPacket]) -> Iterator[
 def describe_difference(login: EapLogin, captured: Sequence[bytes]) -> str:
     """Return how captured EAP packets differ from the computed ones, "" if they do not.
 
-    Signatures of ECDSA may be shorter than computed. If the server takes compressed certificates,
-    the size of the station's is taken from the capture, and all else must agree.
+    Signatures of ECDSA may be shorter than computed. If the station compresses its certificates,
+    their compressed size is taken from the capture. Everything else must agree.
 
     Args:
         login: The inputs of the authentication.
-        captured: Its EAP packets in order, each once.
+        captured: The captured EAP packets in order, without retransmissions.
     """
     login, fault = _fit_compression(login, captured)
     if fault:
@@ -370,13 +377,13 @@ def describe_radius_difference(login: EapLogin, captured: Sequence[bytes],
                                messages: Sequence[bytes]) -> str:
     """Return how captured RADIUS packets differ from the computed ones, "" if they do not.
 
-    A proxy for RadSec adds the attribute Proxy-State, which holds the number of the access point's
-    request and so has one to three digits. It is left out of the comparison.
+    The comparison ignores the attribute Proxy-State of a RadSec proxy. It holds the number of the
+    access point's request, which has one to three digits.
 
     Args:
         login: The inputs of the authentication.
-        captured: Its EAP packets in order, which have the size of compressed certificates.
-        messages: Its RADIUS packets in order, each once.
+        captured: The captured EAP packets in order. They show the size of compressed certificates.
+        messages: The captured RADIUS packets in order, without retransmissions.
     """
     login, _ = _fit_compression(login, captured)
     found = [(message[0] == eap.ACCESS_REQUEST, len(message) - eap.measure_proxy_state(message))
@@ -398,7 +405,11 @@ def _compare_packets(captured: Sequence[tuple[object, int]], most: Sequence[tupl
 
 
 def _fit_compression(login: EapLogin, captured: Sequence[bytes]) -> tuple[EapLogin, str]:
-    """Return the inputs with the size of compressed certificates, and what is wrong with it."""
+    """Return the inputs with the captured size of the station's compressed certificates.
+
+    The second value says why this size is not possible. It is "" if the size is possible, or if the
+    certificates are not compressed.
+    """
     if not login.has_compression:
         return login, ""
     compressed = _find_compressed_bytes(login, captured)
@@ -409,7 +420,7 @@ def _fit_compression(login: EapLogin, captured: Sequence[bytes]) -> tuple[EapLog
 
 
 def _find_compressed_bytes(login: EapLogin, captured: Sequence[bytes]) -> int:
-    """Return how large the station's certificates were in a capture, by all TLS data it sent."""
+    """Return the captured size of the station's certificates, from all TLS data that it sent."""
     sent = sum(len(packet) - (_EAP_LONG_HEAD if packet[5] & _LENGTH_FLAG else _EAP_HEAD)
                for packet in captured if packet[0] == _RESPONSE and packet[4:5] == _EAP_TLS)
     empty = replace(login, compressed_bytes=0)
@@ -417,7 +428,7 @@ def _find_compressed_bytes(login: EapLogin, captured: Sequence[bytes]) -> int:
 
 
 def _shorten_signatures(login: EapLogin) -> EapLogin:
-    """Return the inputs with certificates that are as short as ECDSA's signatures may make them."""
+    """Return the inputs with certificates of their smallest size, by short ECDSA signatures."""
     chains = {"server_chain": login.server_key, "client_chain": login.client_key}
     return replace(login, **{  # type: ignore[arg-type]
         name: [size - _ECDSA_SHORTER_BYTES * key.startswith("p-") - _ECDSA_SHORTER_BYTES

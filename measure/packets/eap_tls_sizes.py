@@ -105,19 +105,19 @@ class Flight(NamedTuple):
 class EapLogin:
     """The inputs of an EAP authentication.
 
-    - `server_chain`, `client_chain`: sizes of the certificates in DER, the own one first (bytes)
+    - `server_chain`, `client_chain`: sizes of the certificates in DER (bytes), the leaf first
     - `server_key`, `client_key`: kinds of the keys that sign, of `KEY_KINDS`
     - `group`: group of the key agreement, of `GROUPS`
     - `fragment_bytes`: FreeRADIUS' fragment_size, the size of a whole EAP packet
     - `client_fragment_bytes`: wpa_supplicant's fragment_size, the TLS data of an EAP packet
-    - `identity`: what the station claims outside of TLS
+    - `identity`: the outer identity, which the station sends outside of TLS
     - `authority_names`: common names of the authorities that the server accepts
     - `admits_weak`: whether the station admits weak signatures (OpenSSL's SECLEVEL=0). The server
       does, too, unless its key is p-384.
-    - `is_suite_b`: whether the station offers the suites of the 192-bit level alone
+    - `is_suite_b`: whether the station offers only the suites of the 192-bit level
     - `release`: Debian release of the daemons, of `RELEASES`
-    - `compressed_bytes`: the station's certificates after compression, None if they are not
-      compressed. Where the server offers to take compressed ones, it depends on their content.
+    - `compressed_bytes`: size of the station's certificates after compression, which depends on
+      their content. None is for certificates without compression, or of unknown compressed size.
     - `request_bytes`: attributes of hostapd's Access-Request besides User-Name, State, EAP-Message,
       Message-Authenticator
     - `method`: EAP method: TLS, PEAP, TTLS or MD5

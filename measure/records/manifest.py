@@ -111,7 +111,10 @@ class Manifest(RecordPart):
 
     @property
     def releases(self) -> tuple[str, ...]:
-        """Return the suites of the guests' Debian releases. A plan does not store the default."""
+        """Return the suites (names such as "trixie") of the guests' Debian releases.
+
+        A plan with the default release does not store its suite.
+        """
         return tuple(self.levels.get(RELEASE, {})) or (
             str(self.settings.get(RELEASE, _DEFAULT_RELEASE)),)
 

@@ -121,7 +121,7 @@ def renew_child(charon: vici.Session, child: str, limit_s: float) -> None:
 
 
 def _child_numbers(charon: vici.Session, child: str) -> set[str]:
-    """Return the numbers of a child's SAs that are installed or being renewed."""
+    """Return the unique ids of all SAs of a child, such as an SA that is being renewed."""
     return {_to_text(each["uniqueid"]) for entry in charon.list_sas() for sa in entry.values()
             for each in sa["child-sas"].values() if _to_text(each["name"]) == child}
 

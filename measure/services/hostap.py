@@ -334,7 +334,11 @@ class Hostapd(DaemonService):
 
     @contextmanager
     def restart_after(self, node: str, limit_s: float) -> Iterator[None]:
-        """Restart an access point after the context. It then knows no station.
+        """Restart an access point when the context ends, so that it forgets all stations.
+
+        Args:
+            node: The access point.
+            limit_s: Time limit of the start in s.
 
         Raises:
             MeasureError: hostapd does not start in time.
@@ -345,7 +349,7 @@ class Hostapd(DaemonService):
             self._restart_with(node, "", "", limit_s)
 
     def _restart_with(self, node: str, setting: str, value: str, limit_s: float) -> None:
-        """Restart an access point, with another value of a setting if one is named."""
+        """Restart an access point, with another value of a setting unless `setting` is ""."""
         control = self.controls[node]
         control.send_command("DISABLE")
         if setting:

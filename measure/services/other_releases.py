@@ -40,7 +40,7 @@ def name_link(release: str) -> str:
 
 
 def find_root(folder: str) -> Path:
-    """Return the root that daemons see: of a release, or of the guest with another OpenSSL."""
+    """Return the root that a daemon has: of a release, or of the guest with another OpenSSL."""
     return FOLDER / folder / "root"
 
 
@@ -56,10 +56,11 @@ def _name_openssl(release: str) -> str:
 def provide_daemons(entry: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Mount the roots of other releases, and return the path of each daemon's script by its name.
 
-    This must come before the network's nodes are made, which inherit the mounts.
+    Call this before the network's nodes are made, because they inherit the mounts.
 
     Args:
-        entry: The job's `daemons`: each daemon with its `release`; empty without any.
+        entry: The job's `daemons`: the `release` of each daemon that is not of the guest's release.
+            It is empty without the option.
     """
     for release in sorted({daemon["release"] for daemon in entry.values()}):
         for argv in _list_mounts(release):
@@ -99,7 +100,7 @@ def _list_mounts(release: str) -> list[list[str]]:
 
 
 def _make_openssl_root(release: str) -> None:
-    """Mount the guest's own root once more, and copy the libraries of a release over its own."""
+    """Mount a copy of the guest's root, with OpenSSL and the C library of another release."""
     for argv in _list_overlay_mounts(Path("/"), _name_openssl(release)):
         subprocess.run(argv, check=True)
     source, target = find_image_root(release), find_root(_name_openssl(release))

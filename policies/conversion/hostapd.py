@@ -140,7 +140,7 @@ def _set_rsn(draft: PolicyDraft, options: Options, wpa: int) -> None:
 
 
 def _set_anti_clogging(draft: PolicyDraft, options: Options) -> None:
-    """Set at how many unfinished exchanges of SAE the access point asks for tokens."""
+    """Set the number of unfinished SAE exchanges at which the access point asks for tokens."""
     for name in ("sae_anti_clogging_threshold", "anti_clogging_threshold"):
         option = options.find_option(name)
         if option is not None and draft.find_value("link.keys") == "sae" \
