@@ -152,9 +152,11 @@ def run_bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
     outcomes: dict[str, list[ControlOutcome]] = {}
     for trial in trials:
         outcomes.setdefault(trial.plan.study.id, []).append(trial.read_outcome())
-    shared = group_failing_controls(outcomes.get(studies.DEFAULT, []))
+    # The default study first.
+    others = sorted(outcomes, key=lambda name: (name != studies.DEFAULT, name))
     text = "\n".join(line for name, entries in outcomes.items() for line in render_tables(
-        name, entries, {} if name == studies.DEFAULT else shared))
+        name, entries, {other: group_failing_controls(outcomes[other]) for other in others
+                        if other != name}))
     if not controls:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / TABLE).write_text(text + "\n")
@@ -270,11 +272,11 @@ def group_failing_controls(outcomes: Sequence[ControlOutcome]) -> dict[str, list
 
 
 def render_tables(study: str, outcomes: Sequence[ControlOutcome],
-                  shared: Mapping[str, Sequence[str]]) -> Iterator[str]:
+                  shared: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[str]:
     """Yield two Markdown tables of a study: checks by control, and controls by check.
 
-    A check of `measure/checks/proof.py` is the same code in every study, so the default study's
-    controls test it, too. `shared` has these controls by check.
+    A check of `measure/checks/proof.py` is the same code in every study, so the controls of other
+    studies test it, too. `shared` has these controls by study and check.
     """
     yield from (f"### {study}: what each control fails", "",
                 "| control | takes away | cell | checks that fail | that hold |",
@@ -297,16 +299,17 @@ def render_tables(study: str, outcomes: Sequence[ControlOutcome],
 
 
 def _failing_controls(name: str, study_controls: Mapping[str, Sequence[str]],
-                      shared: Mapping[str, Sequence[str]]) -> str:
+                      shared: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     """Return the controls under which a check fails.
 
-    They are of this study or of the default study.
+    They are of this study, or of the first study in `shared` that has one.
     """
     the_same = name.partition(" (")[0]
     if name in study_controls:
         return ", ".join(study_controls[name])
     if the_same in study_controls:
         return f"as *{the_same}*, the same code: {', '.join(study_controls[the_same])}"
-    if name in shared:
-        return f"of {studies.DEFAULT}: {', '.join(shared[name])}"
+    for study, controls in shared.items():
+        if name in controls:
+            return f"of {study}: {', '.join(controls[name])}"
     return "no control yet"

@@ -150,8 +150,9 @@ def _check_timers(layer: IpsecLayer, observed: Observation) -> Iterator[Check]:
                 if later.ip_bytes == _KEEPALIVE_BYTES]
         yield Check("NAT keepalives", *_compare_intervals(gaps, layer.keepalive))
     if layer.dpd:
-        asked = [p for p in sent if p.is_isakmp]
-        gaps = [later.time_s - earlier.time_s for earlier, later in itertools.pairwise(asked)]
+        # Where the router's mapping has ended, the node updates its address right after a request.
+        gaps = [gap_s for earlier, later in itertools.pairwise(p for p in sent if p.is_isakmp)
+                if (gap_s := later.time_s - earlier.time_s) > _TIMER_S]
         yield Check("dead peer detection", *_compare_intervals(gaps, layer.dpd))
 
 

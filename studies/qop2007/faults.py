@@ -843,7 +843,7 @@ UNPROTECTED: Mapping[str, Fault] = {
         on=control_cell("P1", _BURSTS), fails=["wires lose packets in bursts"]),
     fault_injection.STATIC_ADDRESS: Fault(
         "the mobile node takes its address, and asks no DHCP server",
-        on=control_cell("P1", "campus-0ms"), fails=["address by DHCP"]),
+        withhold=["udhcpc"], on=control_cell("P1", "campus-0ms"), fails=["address by DHCP"]),
     fault_injection.STATIC_IPV6: Fault(
         "the mobile node takes its IPv6 address without a router advertisement",
         on=control_cell("P1", _OVER_IPV6), fails=["address by SLAAC"]),

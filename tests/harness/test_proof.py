@@ -92,7 +92,7 @@ def test_both_tables_say_the_same() -> None:
     shared = proof.group_failing_controls(outcomes)
     assert shared == {"A": ["`first`"], "C": ["`third`"]}
     assert "| A | 1 | of qop2007: `first` |" in proof.render_tables(
-        "other", outcomes[:1], shared)
+        "other", outcomes[:1], {"third": {}, "qop2007": shared, "fourth": shared})
 
 
 def test_what_this_code_has_measured_is_not_measured_again(tmp_path: Path) -> None:

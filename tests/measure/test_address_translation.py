@@ -95,6 +95,9 @@ def test_tunnel_behind_nat_is_proven() -> None:
      {"NAT keepalives"}),
     (lambda traffic: [(at, packet) for at, packet in traffic if packet.time_s != 100.0],
      {"dead peer detection"}),
+    # The node updates its address right after a request.
+    (lambda traffic: sorted([*traffic, *alive(130.02, BEFORE)], key=lambda each: each[1].time_s),
+     set()),
     (lambda traffic: [(at, replace(packet, time_s=126.0) if packet.time_s == 130.0 else packet)
                       for at, packet in traffic], {"dead peer detection", "NAT keepalives"}),
 ])
