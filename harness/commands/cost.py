@@ -113,7 +113,9 @@ def compute_cost(policy: str | None, version: str | None, key: str | None,
     if lists_packets:
         console.print(to_console(_make_packet_table(packets)))
     for problem in packets.problems:
-        lines = [f"Fails: {problem.fact}.", "What helps:",
+        verdict = "Fails, if certificates are not compressed enough" if login.has_compression \
+            else "Fails"
+        lines = [f"{verdict}: {problem.fact}.", "What helps:",
                  *(f"- {remedy}" for remedy in find_remedies(login, problem))]
         console.print("\n".join(lines), markup=False, highlight=False)
 

@@ -152,7 +152,8 @@ def check_policy(observed: LoadObservations) -> CheckRecord:
           and all(chain for each in chains for chain in each if is_full and is_new)
           and signed <= {"rsa" if cell["key"].startswith("rsa") else cell["key"]}
           and all(length <= {int(cell["chain"])} for length in lengths)
-          and pieces <= {_piece_bytes(cell, observed.raw.get("debian", ""))})
+          and pieces <= {_piece_bytes(cell, observed.raw.get("daemon_releases", {}).get(
+              "freeradius") or observed.raw.get("debian", ""))})
     described = "; chains of " + " and ".join(
         "/".join(map(str, sorted(length))) for length in lengths) + f", {'/'.join(sorted(keys))}"
     return CheckRecord(

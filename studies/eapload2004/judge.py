@@ -56,8 +56,9 @@ from studies.study import Judgement, Repetition
 
 #: The generator's journals, which are stored with the record so that it can be judged again.
 _JOURNALS = ("open.json", *load.BEFORE, *load.AFTER, load.YARDSTICK, load.TLS_KEYS)
-_KEPT = ("debian", "stamps", "clock", "seed", "ping_s", "charged", "charged_under_load", "refused",
-         "is_ordered", "processor_s", "clock_step_s", "failure", "saturated_busy_s")
+_KEPT = ("debian", "daemon_releases", "stamps", "clock", "seed", "ping_s", "charged",
+         "charged_under_load", "refused", "is_ordered", "processor_s", "clock_step_s",
+         "failure", "saturated_busy_s")
 
 #: Number of parts in a comparison of drivers; the interval is computed over them.
 _PARTS = 20

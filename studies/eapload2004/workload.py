@@ -187,7 +187,8 @@ class Workload:
         repetition = int(out.name.rpartition("-")[2])
         seed = settings["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock,
-                "debian": platform.freedesktop_os_release().get("VERSION_CODENAME", "")}
+                "debian": platform.freedesktop_os_release().get("VERSION_CODENAME", ""),
+                "daemon_releases": dict(self._site.daemon_releases)}
         if self._site.fault == "longer-way":
             delay_packets(self._site, _LONGER_MS)
         raw["ping_s"] = self._measure_round_trips()
