@@ -27,6 +27,8 @@ from policies import Layers
 _IDENTITY = 1
 #: Methods whose packets are computed.
 _METHODS = frozenset(("TLS", "PEAP", "TTLS", "MD5"))
+#: Methods after whose refused offer FreeRADIUS makes shorter fragments.
+_TLS_METHODS = frozenset(("TLS", "PEAP", "TTLS"))
 #: Option of wpa_supplicant that divides the station's TLS data.
 _FRAGMENT_OPTION = "fragment_size"
 #: Options of hostapd that change attributes of its requests.
@@ -38,9 +40,9 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
                    ssid: str = "campus") -> EapLogin | None:
     """Return the inputs of a policy's EAP authentication.
 
-    Returns None for what is not computed: methods without TLS, but for EAP-MD5, options of the
-    daemons, but for the station's fragment_size, other authentication servers, and daemons of
-    unknown releases.
+    Returns None for what is not computed: methods without TLS, but for EAP-MD5, a method after a
+    refused offer of another one with TLS, options of the daemons, but for the station's
+    fragment_size, other authentication servers, and daemons of unknown releases.
 
     Args:
         layers: The policy's layers.
@@ -55,6 +57,7 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
     if (layer is None or layers.aaa is not None or layer.options.hostapd
             or not {*layer.options.wpa_supplicant} <= {_FRAGMENT_OPTION}
             or not {layer.eap, layer.first_offer} <= _METHODS or release not in RELEASES
+            or layer.first_offer in _TLS_METHODS - {layer.eap}
             or (link is not None and any(name.startswith(_REQUEST_OPTIONS)
                                          for name in link.options.hostapd))):
         return None

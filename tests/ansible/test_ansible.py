@@ -74,6 +74,8 @@ OWN: dict[str, dict[str, Any]] = {
     "over-ds": example("wpa3-sae-ft-over-ds"),
     "fast-192-bit": example("wpa3-eap-192-bit-ft"),
     "sae-groups": example("wpa3-sae-groups"),
+    "peap-first": whole({"link": {"cipher": "CCMP", "keys": "eap"},
+                         "dot1x": {"eap": "TLS", "first_offer": "PEAP"}}),
     "hints": example("wpa3-sae-802.11kv"),
     "tkip-group": example("wpa2-tkip-group"),
     "accounted": example("wpa2-eap-accounting"),
@@ -147,7 +149,7 @@ SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device"
                                "esp-lists", "ike-password",
                                "listed", "asked"], ("station", "home_agent")),
               "unasked": ("home_agent",), "vlan-ignored": ("access_point", "home_agent"),
-               "vlans": ("home_agent",),
+               "vlans": ("home_agent",), "peap-first": ("home_agent",),
                "many-nodes": ("home_agent",), "long-names": ("access_point",),
                "nameless-proxy": ("access_point", "home_agent")}
 #: Jobs with a store of their own, and what is made there.
@@ -907,6 +909,14 @@ def test_each_end_has_its_groups_of_sae(rendered: Rendered) -> None:
     station = rendered.path("sae-groups", "a2/wpa_supplicant.conf").read_text()
     assert ap["sae_groups"] == "19 21"
     assert "sae_groups=20 19 21" in station.partition("network={")[0].splitlines()
+
+
+def test_a_method_offered_first_needs_no_tunnel(rendered: Rendered) -> None:
+    """The station refuses PEAP, and FreeRADIUS has no server for what would be inside."""
+    radiusd = rendered.path("peap-first", "ha-a/freeradius/radiusd.conf").read_text()
+    peap = radiusd.partition("\t\tpeap {\n")[2].partition("}")[0]
+    assert "default_eap_type = mschapv2\n" in peap and "virtual_server = qop\n" in peap
+    assert "server inner {" not in radiusd
 
 
 def test_access_points_and_stations_get_hints_where_the_policy_says(rendered: Rendered) -> None:

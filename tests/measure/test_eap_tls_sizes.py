@@ -182,7 +182,8 @@ def test_records_keep_what_the_check_needs() -> None:
     assert "network.eap_identity" in JUDGED_WITH
 
 
-@pytest.mark.parametrize("name", ["policies/M1.yml", "examples/wpa3-eap-aka-prime.yml"])
+@pytest.mark.parametrize("name", ["policies/M1.yml", "examples/wpa3-eap-aka-prime.yml",
+                                  "examples/wpa2-peap-tls-first.yml"])
 def test_other_methods_are_not_computed(name: str) -> None:
     assert describe_login(policies.load_policy(PROJECT / name).layers, server="radius",
                           user="mobile-node") is None
