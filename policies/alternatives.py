@@ -62,6 +62,16 @@ def _list_link(link: LinkLayer) -> Iterator[Alternative]:
         yield Alternative(ANTI_CLOGGING, str(link.anti_clogging))
 
 
+def list_tried_alternatives(layers: Layers) -> list[Alternative]:
+    """Return the values that an attempt can show.
+
+    With IKEv1, charon does not name the group of renewed keys.
+    """
+    is_ike_1 = layers.ipsec is not None and layers.ipsec.ike == 1
+    return [each for each in list_alternatives(layers)
+            if not (is_ike_1 and each.field == ESP_GROUP)]
+
+
 def _list_ipsec(ipsec: IpsecLayer) -> Iterator[Alternative]:
     for field, names, agreed in (
             (IKE_ACCEPTED, ipsec.ike_accepted, ipsec.ike_proposal),

@@ -29,7 +29,7 @@ from policies.alternatives import (
     IKE_ACCEPTED,
     STATION_GROUPS,
     Alternative,
-    list_alternatives,
+    list_tried_alternatives,
 )
 
 _COMMIT, _CONFIRM = 1, 2
@@ -51,7 +51,7 @@ _RENEWAL_BYTES = 160
 
 def check_alternatives(policy: Policy, observed: Observation) -> Iterator[Check]:
     """Yield a check for each field of a policy with values that no authentication uses."""
-    wanted = list_alternatives(policy.layers)
+    wanted = list_tried_alternatives(policy.layers)
     tried: Sequence[Mapping[str, Any]] = observed.raw.get("alternatives", ())
     by_value = {Alternative(each["field"], each["value"]): (number, each)
                 for number, each in enumerate(tried, 1)}

@@ -15,7 +15,7 @@ from typing import Any
 from measure.agent.time_limits import TimeLimits
 from measure.agent.workload import HANDOFF_FULL, HANDOFF_PMKSA
 from policies import AaaLayer, Policy, policy_ids
-from policies.alternatives import list_alternatives
+from policies.alternatives import list_tried_alternatives
 from policies.eap_methods import USIM_METHODS
 from policies.layers import MOBIKE, MOBILE_IP, WIREGUARD
 from policies.loader import PAPER_IDS
@@ -147,7 +147,7 @@ def build_task(cell: Cell, settings: Settings) -> dict[str, Any]:
             "probes_server": policy.requires_message_authenticator,
             "revoked": describe_revoked(policy),
             "other_name": tls.other_name if (tls := policy.server_name_tls) else "",
-            "alternatives": [[*each] for each in list_alternatives(policy.layers)],
+            "alternatives": [[*each] for each in list_tried_alternatives(policy.layers)],
             "roaming": roaming_mode(policy, scenario),
             "over_ds": moves_over_ds(policy, scenario),
             "idle_s": idle_behind_nat_s(policy, scenario),

@@ -189,7 +189,7 @@ def test_study_outside_is_measured_and_judged_anew(mine: Path, qop: Qop) -> None
     done = qop("run", "hops", "--study-path", "mine", "--clock", "virtual", "--only", "hops=2",
                "--repetitions", "1", "--out", "out")
     assert done.returncode == 0, done.stderr
-    assert "2-001: round-trip time 4.00 ms; 2 checks hold" in done.stderr
+    assert "2-001: round-trip time 4.00 ms; 3 checks hold" in done.stderr
     code = json.loads((qop.folder / "out" / "provenance.json").read_text())[0]["code"]
     assert code["study_sha256"] == digest_of(mine)[1]["study_sha256"]
     assert str(qop.folder) not in (qop.folder / "out" / "plan.json").read_text()

@@ -16,7 +16,7 @@ SMALL = [*VIRTUAL, "--scenarios", "N2", "--repetitions", "1"]
 def measure(qop: Qop, folder: str, *options: str) -> dict[str, Record]:
     """Return the records of a run of the study, by release and policy."""
     qop("run", "releases", "--out", folder, *SMALL, *options)
-    return {"-".join((record.cell["release"], record.cell["policy"])): record
+    return {"-".join((record.cell.get("release", "bookworm"), record.cell["policy"])): record
             for record in qop.records(folder).values()}
 
 
