@@ -481,7 +481,7 @@ class Verdict:
     is the reason, if known, why a claim does not hold here, or what is missing for a decision.
     `rests_on` names what the verdict depends on. `otherwise` has the verdicts under other readings,
     a line each. `needed` has, for each answer that may decide an open claim, the cells that need
-    further repetitions.
+    further repetitions. `is_difference` is set for a difference of two cells, not a claim.
     """
 
     id: str
@@ -496,6 +496,7 @@ class Verdict:
     rests_on: tuple[str, ...] = ()
     otherwise: tuple[str, ...] = ()
     needed: tuple[frozenset[str], ...] = ()
+    is_difference: bool = False
 
 
 def judge_claim(claim: Claim, questions: Sequence[ClaimQuestion], observations: Observations,

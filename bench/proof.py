@@ -153,10 +153,10 @@ def run_bench(out: Path | None = None, controls: Sequence[str] = ()) -> int:
     for trial in trials:
         outcomes.setdefault(trial.plan.study.id, []).append(trial.read_outcome())
     # The default study first.
-    others = sorted(outcomes, key=lambda name: (name != studies.DEFAULT, name))
-    text = "\n".join(line for name, entries in outcomes.items() for line in render_tables(
-        name, entries, {other: group_failing_controls(outcomes[other]) for other in others
-                        if other != name}))
+    shared = {name: group_failing_controls(outcomes[name])
+              for name in sorted(outcomes, key=lambda name: (name != studies.DEFAULT, name))}
+    text = "\n".join(line for name, entries in outcomes.items()
+                     for line in render_tables(name, entries, shared))
     if not controls:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / TABLE).write_text(text + "\n")

@@ -547,11 +547,13 @@ def _add_release_check(verdict: Judgement, repetition: Repetition) -> Judgement:
     from measure.checks.release import check_release
     from measure.records.judgement import failure_reasons
 
+    if not verdict.evidence:
+        return verdict
     try:
         raw = json.loads((repetition.out / RAW_FILE).read_text())
     except (OSError, ValueError):
         return verdict
-    check = check_release(raw) if verdict.evidence else None
+    check = check_release(raw)
     if check is None:
         return verdict
     reasons = [*([verdict.reason] if verdict.reason else []), *failure_reasons([check])]

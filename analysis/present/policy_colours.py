@@ -15,7 +15,7 @@ from pathlib import Path
 
 import policies
 from analysis.present.figures import STYLES
-from policies.document import read_document
+from documents.yaml_reader import load_own
 
 _FILE = "colours.yml"
 
@@ -23,8 +23,8 @@ _FILE = "colours.yml"
 @cache
 def list_policies_by_colour() -> Sequence[Sequence[str]]:
     """Return the built-in policies of each colour, in the order of the colours in `STYLES`."""
-    folder = Path(policies.__file__).parent
-    colours: Sequence[Sequence[str]] = read_document(str(folder / _FILE)).data["colours"]
+    colours: Sequence[Sequence[str]] = load_own(
+        Path(policies.__file__).parent / _FILE)["colours"]
     return colours
 
 

@@ -206,9 +206,9 @@ def _list_row_factors(cells: Cells) -> tuple[str, ...]:
 
 def _group_by_level(cells: Cells) -> dict[Ids, list[Ids]]:
     groups: dict[Ids, list[Ids]] = {}
+    factors = _list_row_factors(cells)
     for ids in cells.results.cells:
-        groups.setdefault(cells.results.select_levels(ids, _list_row_factors(cells)),
-                          []).append(ids)
+        groups.setdefault(cells.results.select_levels(ids, factors), []).append(ids)
     return groups
 
 
@@ -323,18 +323,23 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
 
 def _join_failures(cells: Cells) -> Iterator[str]:
     """Yield a sentence for each reason of failures, with all combinations that have it."""
-    failed: dict[str, list[Ids]] = {}
+    failed: dict[str, set[Ids]] = {}
     for ids in cells.results.cells:
         for line in cells.status(ids).failures:
-            failed.setdefault(line, []).append(ids)
+            failed.setdefault(line, set()).add(ids)
+    groups = _group_by_level(cells)
     for line, members in failed.items():
-        yield f"{_list_names(_name_cells(cells, members))}: {_shorten_reasons(line)}."
+        yield f"{_list_names(_name_cells(cells, groups, members))}: {_shorten_reasons(line)}."
 
 
-def _name_cells(cells: Cells, members: Sequence[Ids]) -> list[str]:
-    """Return names of combinations. A policy has one name where all its combinations are there."""
+def _name_cells(cells: Cells, groups: Mapping[Ids, Sequence[Ids]],
+                members: Collection[Ids]) -> list[str]:
+    """Return names of combinations. A policy has one name where all its combinations are there.
+
+    `groups` has all combinations by policy (`_group_by_level`).
+    """
     names = []
-    for level, of_level in _group_by_level(cells).items():
+    for level, of_level in groups.items():
         chosen = [ids for ids in of_level if ids in members]
         if len(chosen) == len(of_level) > 1:
             number = "both" if len(of_level) == 2 else f"all {len(of_level)}"

@@ -237,10 +237,8 @@ def join_reports(parts: Sequence[tuple[ReleaseResults, Report]], cells: Cells,
         compared: The cells of all releases, compared with one release (`compare_with_release`).
     """
     model, results = parts[0][1], cells.results
-    run = _join_optional(parts, lambda report: report.run)
-    if run is not None:
-        run = join_run_tables([(part, report.run) for part, report in parts
-                               if report.run is not None], cells)
+    runs = [(part, report.run) for part, report in parts if report.run is not None]
+    run = join_run_tables(runs, cells) if runs else None
     metrics = [metric for metric in results.study.metrics if metric.better]
     decisions = [decision for decision in significance.decide_differences(compared)
                  if decision.metric.better]

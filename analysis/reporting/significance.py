@@ -230,7 +230,7 @@ def make_verdicts(cells: Cells, decisions: Sequence[SignificanceDecision]) -> li
         verdicts.append(Verdict(
             name, f"{name} differs from {cells.baseline.name}", "",
             "undecided" if decision.outcome == "undecided" else "confirmed", "",
-            needed=() if is_useless else (pair,)))
+            needed=() if is_useless else (pair,), is_difference=True))
     return verdicts
 
 

@@ -175,7 +175,7 @@ def _refuse_unused(login: EapLogin, values: Mapping[str, object]) -> None:
     for options, is_unused, why in (
             (_TLS_OPTIONS, login.method == "MD5", "EAP-MD5 has no TLS"),
             (_CERTIFICATE_OPTIONS, login.is_resumed, "a resumed session shows no certificate"),
-            (_STATION_OPTIONS, not login.has_client_certificate and login.inner != "TLS",
+            (_STATION_OPTIONS, not login.uses_client_certificate,
              f"a station of {login.method} shows no certificate")):
         if is_unused:
             for name, option in options.items():
@@ -307,7 +307,7 @@ def _describe_login(login: EapLogin) -> str:
         return f"EAP-MD5 of {login.release}"
     name = "EAP-TLS" if login.method == "TLS" else f"{login.method} with TLS"
     keys = [] if login.is_resumed else [login.server_key]
-    shows_both = login.has_client_certificate or login.inner == "TLS"
+    shows_both = login.uses_client_certificate
     if login.client_key != login.server_key and shows_both and keys:
         keys = [f"{login.server_key} at the server, {login.client_key} at the station"]
     # A resumed session of TLS 1.2 has no key agreement.
@@ -430,8 +430,7 @@ def time_server_operations(login: EapLogin) -> float:
     sign, _ = _make_signer(login.server_key)
     _, verify = _make_signer(login.client_key)
     # A station of PEAP or TTLS shows no certificate, but in EAP-TLS inside, which is TLS once more.
-    verified = (len(login.client_chain) + 1) * (login.has_client_certificate
-                                                or login.inner == "TLS")
+    verified = (len(login.client_chain) + 1) * login.uses_client_certificate
     return (1 + (login.inner == "TLS")) * (_median_s(sign) + agreement_s) \
         + verified * _median_s(verify)
 

@@ -45,7 +45,7 @@ from harness.engine.events import EventLog
 from harness.engine.plan import Plan, Step
 from harness.engine.progress import ProgressDisplay
 from harness.errors import UserError
-from measure.records.manifest import RELEASE
+from measure.records.manifest import RELEASE, Manifest
 from measure.services.other_releases import DAEMONS, OPENSSL
 from studies.release_factor import add_release_factor, has_release_factor
 from studies.study import Study
@@ -140,16 +140,17 @@ def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: s
     if cards_by_node and options.MEDIUM in asked:
         asked[options.MEDIUM] = engine_cards.choose_medium(cards_by_node, asked[options.MEDIUM])
     _check_place(clock or "real", on)
-    daemon_releases = _parse_daemons(daemons, out, on, is_elsewhere=is_elsewhere)
+    before = results.read_manifest(out) if out is not None else None
+    daemon_releases = _parse_daemons(daemons, before, on, is_elsewhere=is_elsewhere)
     if programs and (is_elsewhere or on == "vm"):
         where = "--cluster" if is_elsewhere else "--on vm"
         raise UserError(f"--programs {programs}: guests and machines of {where} cannot see this "
                         f"folder; leave out {where}")
-    chosen, release = _choose_releases(studies.load_study(study), release, out, asked)
+    chosen, release = _choose_releases(studies.load_study(study), release, out, before, asked)
     plan = request.build_plan(
         options.build_request(chosen, **asked),
         {"seed": seed, "fault": fault, "on": on, "release": release,
-         "clock": clock or _clock_before(chosen, asked["profile"], on, out),
+         "clock": clock or _clock_before(chosen, asked["profile"], on, out, before),
          "cards": cards_by_node, "daemons": daemon_releases})
     _check_place(plan.settings.clock, on, ", or add --clock real")
     _check_releases(plan, builder)
@@ -171,12 +172,12 @@ def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: s
     return plan
 
 
-def _clock_before(study: Study, profile: str, on: str, out: Path | None) -> str | None:
+def _clock_before(study: Study, profile: str, on: str, out: Path | None,
+                  before: Manifest | None) -> str | None:
     """Return the clock with which an earlier run measured in the results folder.
 
     The result is None without an earlier run, or if the profile names a clock.
     """
-    before = results.read_manifest(out) if out is not None else None
     if before is None or before.study.id != study.id or profiles.load_profile(study, profile).clock:
         return None
     clock: str | None = before.settings.get("clock")
@@ -212,7 +213,7 @@ def _change_settings(plan: Plan, **changes: Any) -> Plan:
 
 
 def _choose_releases(study: Study, requested: str | None, out: Path | None,
-                     options_given: dict[str, Any]) -> tuple[Study, str]:
+                     before: Manifest | None, options_given: dict[str, Any]) -> tuple[Study, str]:
     """Return the study to measure and the run's Debian release, from the user's list.
 
     With several releases, the study gets the factor "release", and `options_given` its levels.
@@ -224,7 +225,6 @@ def _choose_releases(study: Study, requested: str | None, out: Path | None,
     if has_release_factor(study):
         return study, DEFAULT.suite
     requested = _take_release_levels(requested, options_given)
-    before = results.read_manifest(out) if out is not None else None
     releases = requested.split(",") if requested else before.releases if before else (
         DEFAULT.suite,)
     unknown = [release for release in releases if release not in RELEASES]
@@ -238,7 +238,7 @@ def _choose_releases(study: Study, requested: str | None, out: Path | None,
     return add_release_factor(study), DEFAULT.suite
 
 
-def _parse_daemons(texts: Sequence[str], out: Path | None, on: str, *,
+def _parse_daemons(texts: Sequence[str], before: Manifest | None, on: str, *,
                    is_elsewhere: bool) -> dict[str, str]:
     """Return the release of each daemon of `--daemon`, or else of the folder's earlier run.
 
@@ -246,20 +246,20 @@ def _parse_daemons(texts: Sequence[str], out: Path | None, on: str, *,
         UserError: A daemon or release is unknown, or guests of this machine are not used.
     """
     if not texts:
-        before = results.read_manifest(out) if out is not None else None
         return dict(before.settings.get("daemons", {})) if before else {}
     releases: dict[str, str] = {}
     for text in texts:
         name, _, suite = text.partition("=")
-        if name.removesuffix(OPENSSL) not in DAEMONS:
+        daemon = name.removesuffix(OPENSSL)
+        if daemon not in DAEMONS:
             raise UserError(f"--daemon {text}: no daemon {name!r} can be of another release; "
                             f"choose from {', '.join(DAEMONS)}, as in --daemon freeradius=trixie")
         if suite not in RELEASES:
             raise UserError(f"--daemon {text}: {suite or 'nothing'} is no Debian release; choose "
                             f"from {', '.join(RELEASES)}")
-        if name.removesuffix(OPENSSL) in {other.removesuffix(OPENSSL) for other in releases}:
-            raise UserError(f"--daemon {text}: the release of {name.removesuffix(OPENSSL)} was "
-                            "given before; leave one out")
+        if daemon in {other.removesuffix(OPENSSL) for other in releases}:
+            raise UserError(f"--daemon {text}: the release of {daemon} was given before; leave one "
+                            "out")
         releases[name] = suite
     if on != "guest" or is_elsewhere:
         where = "--cluster" if is_elsewhere else f"--on {on}"

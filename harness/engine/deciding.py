@@ -137,16 +137,16 @@ class DecisionRule:
         parts = [f"{len(verdicts) - len(open_)} of {len(verdicts)} {self.noun} decided"]
         going_on = {verdict.id: verdict.says for verdict in open_ if verdict not in at_limit}
         words = {verdict.id: verdict.says for verdict in open_
-                 if verdict.id in going_on and not _is_difference(verdict)}
+                 if verdict.id in going_on and not verdict.is_difference}
         if going_on:
             parts.append(f"open: {list_ids(going_on)}, which get "
                          f"{count_noun(len(steps), 'more repetition')} of "
                          f"{count_noun(len({step.cell.name for step in steps}), 'cell')}")
         without = [verdict for verdict in at_limit if not verdict.needed]
-        unmeasured = [verdict.id for verdict in without if not _is_difference(verdict)]
+        unmeasured = [verdict.id for verdict in without if not verdict.is_difference]
         if unmeasured:
             parts.append(f"not decided by repetitions of this plan: {list_ids(unmeasured)}")
-        unlikely = [verdict.id for verdict in without if _is_difference(verdict)]
+        unlikely = [verdict.id for verdict in without if verdict.is_difference]
         if unlikely:
             parts.append(f"unlikely to be decided by {self.looks.last_count} repetitions: "
                          f"{list_ids(unlikely)}")
@@ -159,11 +159,6 @@ class DecisionRule:
         ), *(f"{verdict.id} ({verdict.says}) is undecided: {verdict.figure}"
              for verdict in at_limit if not steps and verdict.figure)])
         self._described.update(words)
-
-
-def _is_difference(verdict: Verdict) -> bool:
-    """Return whether a verdict is on a difference, whose words begin with its id."""
-    return verdict.says.startswith(verdict.id)
 
 
 def list_ids(ids: Collection[str]) -> str:

@@ -158,6 +158,11 @@ class EapLogin:
         return self.method == "TLS"
 
     @property
+    def uses_client_certificate(self) -> bool:
+        """Return whether the station shows a certificate, also inside a tunnel."""
+        return self.has_client_certificate or self.inner == "TLS"
+
+    @property
     def has_compression(self) -> bool:
         """Return whether the station sends its certificates compressed (RFC 8879)."""
         return (self.version == "1.3" and self.has_client_certificate and not self.is_resumed

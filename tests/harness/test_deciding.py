@@ -133,7 +133,7 @@ def test_a_difference_that_needs_too_many_repetitions_is_named_apart() -> None:
     """The plan has its cells, but the last look comes too early."""
     rule = DecisionRule(LOOKS)
     name = "handoff of P2 in R1"
-    difference = Verdict(name, f"{name} differs from P1", "", "undecided", "")
+    difference = Verdict(name, f"{name} differs from P1", "", "undecided", "", is_difference=True)
     assert rule.choose_steps(PLAN, tried(P1=3), [difference, verdict("A")]) == []
     assert rule.line.splitlines()[0] == (
         "0 of 2 claims decided; not decided by repetitions of this plan: A; "
