@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-#: The status of a repetition that passes under a negative control.
+#: The status of a repetition that passes under a negative control, and of a skipped one.
 NOT_COUNTED = "not counted"
+_SKIPPED = "skipped"
 #: A number in a reason, with its decimals.
 _NUMBER = re.compile(r"\d[\d.,:]*")
 
@@ -42,7 +43,7 @@ class CellStatus:
     - `good`, `total`: number of good repetitions (status `ok`), and of planned repetitions
     - `verified`, `verified_reason`: whether all checks passed, and the evidence or the reason
     - `missing`: reason why no results are shown, None if they are shown
-    - `failures`: reasons of failed repetitions
+    - `failures`, `skips`: reasons of failed repetitions, and of skipped ones
     - `enough`: number of good values that a mean needs: two, or one if only one repetition was
       planned and measured
     """
@@ -56,6 +57,7 @@ class CellStatus:
     enough: int
     #: Description of the settings that no check of a good repetition covers.
     unchecked: str = ""
+    skips: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:
@@ -95,15 +97,19 @@ def find_cell_status(repetitions: Sequence[CountedRepetition], planned: int) -> 
     enough = min(2, total)
     missing = None
     if len(good) < enough:
-        of_one_kind = {"skipped": MissingReason.SKIPPED, NOT_COUNTED: MissingReason.NOT_COUNTED}
+        of_one_kind = {_SKIPPED: MissingReason.SKIPPED, NOT_COUNTED: MissingReason.NOT_COUNTED}
         statuses = {each.status for each in repetitions}
         missing = MissingReason.TOO_FEW if good else MissingReason.FAILED if len(
             statuses) > 1 else \
             of_one_kind.get(statuses.pop(), MissingReason.FAILED)
     verified, why = _check_verified(good, bad, missing, repetitions[-1].reason)
     return CellStatus(len(good), total, verified, why, missing,
-                      tuple(_describe_failures(bad, len(repetitions))), enough,
-                      ", ".join(dict.fromkeys(each.unchecked for each in good if each.unchecked)))
+                      tuple(_describe_failures(
+                          [each for each in bad if each.status != _SKIPPED], len(repetitions))),
+                      enough,
+                      ", ".join(dict.fromkeys(each.unchecked for each in good if each.unchecked)),
+                      tuple(_describe_failures(
+                          [each for each in bad if each.status == _SKIPPED], len(repetitions))))
 
 
 def _check_verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepetition],
@@ -135,5 +141,6 @@ def _describe_failures(bad: Sequence[CountedRepetition], total: int) -> Iterator
     for group in sorted(alike.values(), key=len, reverse=True):
         numbers = ", ".join(str(each.number) for each in group[:5])
         shown = numbers + (", ..." if len(group) > 5 else "")
-        yield (f"{group[0].status} {len(group)} of {total} (repetition {shown}): "
+        yield (f"{group[0].status} {len(group)} of {total}"
+               f"{f' (repetition {shown})' if len(group) < total else ''}: "
                f"{group[0].reason or 'no reason given'}")

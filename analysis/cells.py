@@ -9,7 +9,7 @@ that the user or the study names. If that one has no records, it finds a substit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -337,11 +337,6 @@ class Cells:
         if ids not in self._standings:
             self._standings[ids] = self._find_status(ids)
         return self._standings[ids]
-
-    def describe_failures(self) -> Iterator[str]:
-        """Yield a line for each reason why repetitions failed or do not count."""
-        for ids in self.results.cells:
-            yield from (f"{self.cell_name(ids)}: {line}" for line in self.status(ids).failures)
 
     def cell_name(self, ids: Ids) -> str:
         """Return the name of a cell for a sentence."""

@@ -147,6 +147,7 @@ class Report:
     warnings: tuple[str, ...] = ()
     complaints: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    skips: tuple[str, ...] = field(default=(), kw_only=True)
     links: RecordLinks = field(default_factory=RecordLinks)
     #: Tables for files and the terminal; the page shows their contents in another form.
     beside: tuple[Table, ...] = ()
@@ -181,8 +182,8 @@ class Report:
 
         Failures come first.
         """
-        counted = (("remark on repetitions that do not count", self.failures),
-                   ("file left out", self.complaints), ("warning", self.warnings))
+        counted = (("reason of failures", self.failures), ("file left out", self.complaints),
+                   ("reason of skipped repetitions", self.skips), ("warning", self.warnings))
         counts = [_count_lines(len(lines), name) for name, lines in counted if lines]
         return f"Read this first: {', '.join(counts)}"
 

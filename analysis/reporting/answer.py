@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.blocks import fieller_ratio
+from analysis.cell_status import CellStatus
 from analysis.cells import Cells, Ids
 from analysis.claims import Verdict
 from analysis.metrics import Metric
@@ -299,7 +300,7 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
     if faults:
         yield (f"Negative control: {join_words([repr(name) for name in faults])} was put in, so "
                "failures are meant.")
-    lines = list(_join_failures(cells))
+    lines = [*describe_failures(cells, is_brief=True), *describe_skips(cells, is_brief=True)]
     yield from lines[:_MAX_FAILURES]
     if len(lines) > _MAX_FAILURES:
         yield f"{len(lines) - _MAX_FAILURES} further reasons why repetitions do not count."
@@ -321,15 +322,35 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
                    "repetition there.")
 
 
-def _join_failures(cells: Cells) -> Iterator[str]:
-    """Yield a sentence for each reason of failures, with all combinations that have it."""
-    failed: dict[str, set[Ids]] = {}
+def describe_failures(cells: Cells, *, is_brief: bool = False) -> Iterator[str]:
+    """Yield a sentence for each reason of failures, with all combinations that have it.
+
+    With `is_brief`, a sentence has the first reason of several, and four names at most.
+    """
+    for names, line in _join_reasons(cells, lambda status: status.failures):
+        yield (f"{_list_names(names)}: {_shorten_reasons(line)}." if is_brief else
+               f"{join_words(names)}: {line}.")
+
+
+def describe_skips(cells: Cells, *, is_brief: bool = False) -> Iterator[str]:
+    """Yield a sentence for each reason of skipped repetitions, with all their combinations.
+
+    With `is_brief`, a sentence has four names at most.
+    """
+    for names, line in _join_reasons(cells, lambda status: status.skips):
+        yield f"{_list_names(names) if is_brief else join_words(names)}: {line}."
+
+
+def _join_reasons(cells: Cells, reasons: Callable[[CellStatus], Sequence[str]]) -> Iterator[
+        tuple[list[str], str]]:
+    """Yield each reason, after the names of all combinations that have it."""
+    members: dict[str, set[Ids]] = {}
     for ids in cells.results.cells:
-        for line in cells.status(ids).failures:
-            failed.setdefault(line, set()).add(ids)
+        for line in reasons(cells.status(ids)):
+            members.setdefault(line, set()).add(ids)
     groups = _group_by_level(cells)
-    for line, members in failed.items():
-        yield f"{_list_names(_name_cells(cells, groups, members))}: {_shorten_reasons(line)}."
+    for line, of_reason in members.items():
+        yield _name_cells(cells, groups, of_reason), line
 
 
 def _name_cells(cells: Cells, groups: Mapping[Ids, Sequence[Ids]],

@@ -408,7 +408,7 @@ def _describe_standing(cells: Cells, ids: Ids) -> Iterator[str]:
     """
     standing = cells.status(ids)
     name = ", ".join(cells.results.select_levels(ids, cells.results.compared))
-    yield from (f"{name} {line}" for line in standing.failures)
+    yield from (f"{name} {line}" for line in (*standing.failures, *standing.skips))
     if standing.missing is None and not standing.verified:
         yield f"{name} not verified: {standing.verified_reason}"
     if standing.good and standing.unchecked:

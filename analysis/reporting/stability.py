@@ -231,14 +231,20 @@ def _describe_outliers(outliers: Sequence[Outlier]) -> Iterator[str]:
         outlier, others = there[0], [other.record for other in there[1:]]
         unit, scale = outlier.metric.unit, outlier.metric.scale
         besides = f" So do{'es' * (len(others) == 1)} {', '.join(others)}." if others else ""
+        percent = 100 * abs(outlier.value / outlier.median - 1)
         yield (f"{outlier.record}: {outlier.metric.sentence} of {outlier.value * scale:.4g} {unit} "
-               f"stands out, {abs(outlier.deviations):.0f} deviations "
-               f"{'above' if outlier.deviations > 0 else 'below'} the median of its cell, "
-               f"{outlier.median * scale:.4g} {unit}.{besides} It counts; look at its record and "
-               "captures.")
+               f"stands out: {_round_percent(percent)}\N{NO-BREAK SPACE}% "
+               f"{'above' if outlier.deviations > 0 else 'below'} the median of its cell "
+               f"({outlier.median * scale:.4g} {unit}), where a standard deviation is about "
+               f"{_round_percent(percent / abs(outlier.deviations))}\N{NO-BREAK SPACE}%.{besides} "
+               "It counts; look at its record and captures.")
     if len(cells) > _MAX_LINES:
         more = len(cells) - _MAX_LINES
         yield f"Values of {more} more cell{'s' * (more > 1)} stand out."
+
+
+def _round_percent(percent: float) -> str:
+    return f"{percent:.2g}" if percent < 10 else f"{percent:.0f}"
 
 
 def _describe_undecided(cells: Cells, decisions: Sequence[SignificanceDecision]) -> Iterator[str]:

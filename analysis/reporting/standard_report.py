@@ -95,7 +95,8 @@ def make_standard_report(cells: Cells, run: Table, extras: ReportAdditions | Non
         sections=tuple(section for section in sections if section.figures or section.tables),
         warnings=list_page_warnings(cells, (
             *run.warnings, *extras.warnings, *stability.list_warnings(cells, decisions))),
-        complaints=tuple(results.complaints), failures=tuple(cells.describe_failures()),
+        complaints=tuple(results.complaints), failures=tuple(answer.describe_failures(cells)),
+        skips=tuple(answer.describe_skips(cells)),
         beside=claim_tables, design=describe_looks(results.planned_looks),
         caveat=extras.caveat or clock_caveat(results.clock), run=run, claimant=extras.claimant,
         summary=tuple(answer.describe_answer(cells, decisions, claims=extras.claims)),

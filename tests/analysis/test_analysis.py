@@ -216,7 +216,7 @@ def test_what_passes_under_a_negative_control_is_named_and_not_counted() -> None
     text = text_of(cells, 165)
     assert "measure again" not in text
     assert "Measure it in the same run" not in text
-    assert "P1 not counted 1 of 1 (repetition 1): passes under the negative control" in text
+    assert "P1 not counted 1 of 1: passes under the negative control" in text
     assert f" {MissingReason.NOT_COUNTED.value} " in row_of(text, "P1")
     assert f" {MissingReason.FAILED.value} " in row_of(text, "P8")
 
@@ -379,7 +379,7 @@ def test_all_repetitions_failed_is_a_table_with_reasons() -> None:
     """Not even a phase was seen; the table still comes, with each reason once."""
     text = text_of(cells_of(*(failed(policy, number, phases={}) for policy in ("P1", "P6")
                               for number in range(1, 9))), 160)
-    assert "failed 8 of 8 (repetition 1, 2, 3, 4, 5, ...)" in text
+    assert "failed 8 of 8: " in text
     assert "No differences in N2: the baseline P1 has no good repetition there." in text
 
 

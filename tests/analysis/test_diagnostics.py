@@ -214,7 +214,7 @@ def test_many_stray_values_are_counted_not_listed() -> None:
     """Twelve bad repetitions are five lines and one that counts the rest."""
     strays = {f"P{number}_N2_001": 0.5 for number in range(1, 13)}
     lines = stability.list_warnings(run(2, repetitions=5, **strays))
-    assert sum("deviations below" in line for line in lines) == 5
+    assert sum("% below the median" in line for line in lines) == 5
     assert "Values of 7 more cells stand out." in lines
 
 

@@ -276,6 +276,17 @@ def test_the_theme_can_be_chosen(browser: Any, folder: Path) -> None:
     assert it.execute_script("return document.querySelector('details.notice').open")
 
 
+def test_skips_do_not_hide_the_answer() -> None:
+    """The answer comes first; the box of skips is folded, with one line for each reason."""
+    page = sample_site.report("today").joinpath("report.html").read_text()
+    assert page.index('id="summary"') < page.index('<details class="notice" >')
+    box = page[page.index('<details class="notice" >'):].partition("</details>")[0]
+    assert "Read this first: 1 reason of skipped repetitions, " in box
+    [line] = re.findall("<li>(M17.*?)</li>", box)
+    assert line.startswith("M17 (WPA3-Enterprise-ML-KEM) in all 3 scenarios and M18 ")
+    assert line.endswith("add --release trixie.")
+
+
 @pytest.mark.slow
 @chromium.needed
 def test_no_name_of_a_policy_runs(browser: Any, tmp_path: Path) -> None:
@@ -318,14 +329,15 @@ def test_what_was_left_out_is_named_and_counted(folder: Path) -> None:
     assert "Files left out: 1" in text
     assert len(re.findall(r"<li>[^<]*foreign\.json", text)) == 1
     assert "no usable record" not in text
-    assert "P6 in N2: failed 1 of 4" in text
+    assert re.search(r"P6 \([^)]+\) in N2[^:]*: failed 1 of 4", text)
     assert "72 good of 73 repetitions" in text
 
 
 def test_failures_come_first(folder: Path) -> None:
     """The failed repetition before the answer, and refuted claims before confirmed ones."""
     text = (folder / "report.html").read_text()
-    assert text.index("P6 in N2: failed 1 of 4") < text.index('id="summary"')
+    failure = re.search(r"<li>P6 \([^)]+\) in N2[^:]*: failed 1 of 4", text)
+    assert failure is not None and failure.start() < text.index('id="summary"')
     words = re.findall(r"<summary><h3>\d+ (refuted|undecided|confirmed)</h3>", text)
     assert words == sorted(words, key=["refuted", "undecided", "confirmed"].index)
     assert words[0] == "refuted"

@@ -78,10 +78,16 @@ def test_site_has_every_page_and_the_three_samples(site: Path) -> None:
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_sample_is_a_whole_run(sample: str, site: Path) -> None:
-    """The list says date, commit and machine; every repetition of the plan has a proven record."""
+    """The list says date, commit and machine; every repetition of the plan has a proven record.
+
+    Only policies that Debian 12 lacks are skipped, with the way to measure them.
+    """
     verdict = verification.verify_results(site / "samples" / sample)
     assert verdict.ok and verdict.survey.plan is not None
-    assert {record.status for record in verdict.survey.records.values()} == {"ok"}
+    others = {(record.cell["policy"], record.reason) for record in verdict.survey.records.values()
+              if record.status != "ok"}
+    lacking = "Debian 12 has OpenSSL 3.0, without ML-KEM and ML-DSA; add --release trixie"
+    assert others == ({("M17", lacking), ("M18", lacking)} if sample == "today" else set())
     assert len(verdict.survey.records) >= verdict.survey.plan.planned
     assert verdict.digest in (site / "samples" / sample / "report.html").read_text()
     text = (site / "docs/samples.html").read_text()

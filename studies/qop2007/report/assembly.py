@@ -29,6 +29,8 @@ from analysis.reporting.answer import (
     decisive_repetitions,
     describe_advice,
     describe_answer,
+    describe_failures,
+    describe_skips,
     make_short_table,
 )
 from analysis.reporting.repetition_figures import make_repetition_section
@@ -290,7 +292,8 @@ def build_run_report(cells: Cells, weights: Weights | None = None,
         warnings=standard_report.list_page_warnings(cells, (
             *run.warnings, *basis.notes, *advised.without_weight(),
             *stability.list_warnings(cells, decisions))),
-        complaints=tuple(results.complaints), failures=tuple(cells.describe_failures()),
+        complaints=tuple(results.complaints), failures=tuple(describe_failures(cells)),
+        skips=tuple(describe_skips(cells)),
         beside=(stamp_table(claim_verdicts.build_claims_table(verdicts, results.planned_looks),
                             results.clock, flagged),) if verdicts else (),
         caveat=clock_caveat(results.clock), design=describe_looks(results.planned_looks), run=run,

@@ -24,7 +24,7 @@ from analysis.protection import Score, score_policy
 from analysis.reporting.table_entries import MISSING_ENTRY, exact_entry
 from analysis.results import Results
 from analysis.statistics import LEVEL, Looks
-from analysis.table import Column, Entry, natural_key
+from analysis.table import Column, Entry, join_words, natural_key
 from measure.records import judgement
 from measure.records.manifest import LevelRecord
 from policies import Layers, Policy, Weights, load_weights
@@ -399,17 +399,22 @@ def _summed_components(cells: Cells) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def _build_notes(about_baseline: str, policies: Iterable[ScoredPolicy]) -> Iterator[str]:
+    """Yield notes on the baseline, on policies without a score, and on settings without a check."""
     if about_baseline:
         yield about_baseline
+    #: Policies by the settings of theirs that no check covers.
+    unchecked: dict[str, list[str]] = {}
     for scored in policies:
         if scored.score is None:
             yield (f"{scored.id}: the results folder does not say which layers it has (or its "
                    "records are of others), so it has no sigma.")
         if scored.definition is not None and (
             left := judgement.unchecked_settings(scored.definition)):
-            yield (
-                f"{scored.id}: no check covers {'; '.join(each.description for each in left)}. The "
-                   "daemons were configured so, but no capture proves it.")
+            unchecked.setdefault("; ".join(each.description for each in left), []).append(
+                scored.id)
+    for settings, ids in unchecked.items():
+        yield (f"{join_words(ids)}: no check covers {settings}. The daemons were configured so, "
+               "but no capture proves it.")
 
 
 # --- Basis from the paper: its printed values, without intervals ---
