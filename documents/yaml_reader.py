@@ -21,7 +21,6 @@ import yaml
 KeyPath = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
-_AS_TEXT = {_TAG + "str", _TAG + "merge", _TAG + "value"}
 _PLAIN_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _LONGEST_PLAIN = 18  # digits of a whole number in a file with `is_plain`
 _LONGEST_WHOLE = 300  # digits in others; a float has as many

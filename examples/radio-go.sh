@@ -3,15 +3,9 @@
 #   CGO_ENABLED=0 go build -C examples/go-station
 #   ./qop radio --bind examples --namespaces ap1,sta1 examples/radio-go.sh
 set -eu
-folder=$(mktemp -d)
-
-cat >"$folder/hostapd.conf" <<end
-interface=wlan0
-ssid=example
-hw_mode=g
-channel=1
-end
-ip netns exec ap1 hostapd -B "$folder/hostapd.conf"
+settings=$(mktemp)
+printf 'interface=wlan0\nssid=example\nhw_mode=g\nchannel=1\n' >"$settings"
+ip netns exec ap1 hostapd -B "$settings"
 ip netns exec ap1 ip address add 10.0.0.1/24 dev wlan0
 ip -n sta1 link set wlan1 up
 ip -n sta1 address add 10.0.0.2/24 dev wlan1

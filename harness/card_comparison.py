@@ -22,9 +22,7 @@ from analysis.statistics import Comparison
 from analysis.table import Column, Entry, Table
 from harness.errors import UserError
 from measure.cards import results
-from measure.explain.negotiations import WIRELESS
-from measure.explain.recordings import read_recording
-from measure.explain.references import explain_recording
+from measure.explain.references import explain_records
 from measure.records.record import read_records
 
 #: Name of the whole time in tables, beside those of phases.
@@ -141,20 +139,14 @@ def _read_card(folder: Path) -> Iterator[_Row]:
 
 
 def _read_emulated(folder: Path) -> Iterator[_Row]:
-    records, _ = read_records(folder / "records")
-    for record in records:
-        captures = folder / "captures" / record.name
-        if record.status != "ok" or not captures.is_dir():
-            continue
-        for each in explain_recording(read_recording(captures)):
-            if each["kind"] == WIRELESS and each["outcome"] == "success":
-                yield ("roam" if each["previous"] else "login",
-                       {name: each["policy"][name] for name in results.POLICY_FIELDS},
-                       results.describe_way(each), " in ".join(record.cell.values()),
-                       each["policy"]["title"],
-                       {_WHOLE_TITLE: each["duration_s"],
-                        **{phase["name"]: phase["duration_s"] for phase in each["phases"]
-                           if phase["name"] != "first_packet"}})
+    for record, each in explain_records(folder):
+        yield ("roam" if each["previous"] else "login",
+               {name: each["policy"][name] for name in results.POLICY_FIELDS},
+               results.describe_way(each), " in ".join(record.cell.values()),
+               each["policy"]["title"],
+               {_WHOLE_TITLE: each["duration_s"],
+                **{phase["name"]: phase["duration_s"] for phase in each["phases"]
+                   if phase["name"] != "first_packet"}})
 
 
 def _describe_source(folder: Path) -> str:

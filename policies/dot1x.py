@@ -103,15 +103,14 @@ class TlsSettings(BaseModel):
             raise make_fault(f"station_key is {self.key}, as key is", "leave out station_key",
                              place)
         if self.key == "p-384":
-            raise make_fault("the suite of key: p-384 has such keys at both ends",
+            raise make_fault("with key: p-384, both ends have such keys",
                              "leave out station_key, or write another key", place, ("key",))
         if self.station_key.startswith("ml-dsa") and self.version == "1.2":
             raise make_fault(f"certificates with {self.station_key} go with TLS 1.3",
                              'write version: "1.3"', place)
         if self.revocation:
-            raise make_fault("certificates of stations are revoked here where server and station "
-                             "have keys of one kind", "leave out station_key, or revocation",
-                             place, ("revocation",))
+            raise make_fault("revocation needs one kind of key at both ends",
+                             "leave out station_key, or revocation", place, ("revocation",))
         if self.sessions == "resumed":
             raise make_fault("no certificate is shown where a session is resumed",
                              "leave out station_key, or sessions", place, ("sessions",))
@@ -296,8 +295,8 @@ class Dot1xLayer(SparseLayer):
     @model_validator(mode="after")
     def _authenticator_fits(self) -> Self:
         if self.message_authenticator and self.uses_radsec:
-            raise make_fault("message_authenticator is RADIUS' by UDP, and transport is radsec, "
-                             "where TLS protects messages", "leave out one of them",
+            raise make_fault("message_authenticator belongs to RADIUS by UDP, and transport is "
+                             "radsec, where TLS protects messages", "leave out one of them",
                              ("message_authenticator",), ("transport",))
         if self.accounting and self.uses_radsec:
             raise make_fault("accounting goes by UDP here, and transport is radsec",
@@ -317,7 +316,7 @@ class Dot1xLayer(SparseLayer):
                              "leave out sessions, or write inner: MSCHAPV2", ("tls", "sessions"),
                              ("inner",))
         if self.inner is None and known:
-            raise make_fault(f"EAP-{self.eap} is a tunnel, and nothing is said inside",
+            raise make_fault(f"EAP-{self.eap} is a tunnel, and the method inside is missing",
                              f"add inner: {' or '.join(known)}", ("eap",))
         return self
 

@@ -340,7 +340,7 @@ class LinkLayer(SparseLayer):
             raise make_fault(f"sae says how SAE is done, and keys is {self.keys}",
                              "leave out sae, or write keys: sae", ("sae",), ("keys",))
         if self.anti_clogging is not None and self.keys != "sae":
-            raise make_fault(f"anti_clogging is of SAE, and keys is {self.keys}",
+            raise make_fault(f"anti_clogging belongs to SAE, and keys is {self.keys}",
                              "leave out anti_clogging, or write keys: sae", ("anti_clogging",),
                              ("keys",))
         if self.group and self.keys not in EXCHANGED:
@@ -352,15 +352,15 @@ class LinkLayer(SparseLayer):
         """Refuse a VLAN that nothing assigns, and `further_vlans` without a VLAN in `vlan`."""
         if self.vlan and (self.is_wep or self.roaming
                           or not (self.keys == "eap" or self.passphrases)):
-            raise make_fault("vlan comes from a RADIUS server (keys: eap, without WEP) or from a "
-                             "device's passphrase (passphrases: by-device), without roaming",
-                             "leave out vlan", ("vlan",), ("keys",))
+            raise make_fault("a VLAN needs a RADIUS server (keys: eap, without WEP) or "
+                             "passphrases: by-device, and no roaming", "leave out vlan",
+                             ("vlan",), ("keys",))
         if self.further_vlans is not None and not self.vlan:
-            raise make_fault("further_vlans are of stations after the first one, which has no vlan",
-                             "add vlan, or leave out further_vlans", ("further_vlans",))
+            raise make_fault("further_vlans are for stations after the first one, which has no "
+                             "vlan", "add vlan, or leave out further_vlans", ("further_vlans",))
         if self.further_vlans is not None and (not self.further_vlans or len(
                 {self.vlan, *self.further_vlans}) <= len(self.further_vlans)):
-            raise make_fault("further_vlans names no VLAN, or one twice, or that of vlan",
+            raise make_fault("further_vlans is empty, has a VLAN twice, or has that of vlan",
                              "write a list of other VLANs, such as [30]", ("further_vlans",),
                              ("vlan",))
 

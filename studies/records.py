@@ -72,13 +72,7 @@ def read_all(folder: Path) -> tuple[list[Record], list[str]]:
     Returns:
         The records, and one error message per file that is not usable.
     """
-    records, complaints = [], []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            records.append(read_record(path))
-        except RecordError as error:
-            complaints.append(str(error))
-    return records, complaints
+    return record.read_records(folder, read_record)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -201,7 +201,7 @@ def _list_candidates(name: str) -> Iterator[Label]:
 
 
 def marker_box(x: float, y: float) -> Box:
-    """Return the box of a marker at a place in shares of the axes."""
+    """Return the rectangle that a marker covers. `x` and `y` are shares of the axes' lengths."""
     return Box(x, -MARKER, MARKER, y * HEIGHT - MARKER, y * HEIGHT + MARKER)
 
 

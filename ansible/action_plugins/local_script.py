@@ -35,7 +35,10 @@ class ActionModule(ActionBase):  # type: ignore[misc,unused-ignore]  # ansible-c
     _supports_check_mode = True
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Run the program and return its output lines. There is a change if it printed any."""
+        """Run the program and return its output lines.
+
+        The result is "changed" for Ansible if the program printed a line.
+        """
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(argument_spec=ARGUMENTS)
         if self._task.check_mode:

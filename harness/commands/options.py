@@ -411,10 +411,9 @@ def _run_options(study: Study) -> list[click.Parameter]:
                      "where it has them, or install its .deb files in guests (default: the "
                      "release's)."),
         click.Option(["--card", "cards"], multiple=True, metavar="NODE=NAME",
-                     help="Use this machine's 802.11 card NAME as a node's radio, with --on host, "
-                     "or capture the air with it if NODE is monitor, which may have a card for "
-                     "each channel, as monitor=NAME,NAME (may be repeated) (default: emulated "
-                     "radios)."),
+                     help="Use this machine's 802.11 card NAME as a node's radio, with --on host. "
+                     "As monitor=NAME, the card captures the air, and monitor=NAME,NAME has a card "
+                     "for each channel (may be repeated) (default: emulated radios)."),
         # A study that compares releases has an option of its own.
         *([] if has_release_factor(study) else [click.Option(
             [_RELEASE], metavar="LIST", callback=_check_release_list,

@@ -370,21 +370,26 @@ class TestbedClient:
         return (queueing_disciplines.ENCRYPTS if wire.is_encrypted
                 else queueing_disciplines.AUTHENTICATES)
 
-    @property
-    def _macsec_suite(self) -> dict[str, str]:
-        """Return MACsec's cipher suite as a setting of the job, nothing without MACsec."""
-        wire = self._applied_policy.layers.wire if self._applied_policy else None
-        return {"macsec_suite": wire.macsec} if wire is not None else {}
+    def _policy_settings(self, run_secrets: Secrets) -> dict[str, Any]:
+        """Return the settings of the job that follow from the nodes' policy.
 
-    def _applied_vlan(self, run_secrets: Secrets) -> int:
-        """Return the VLAN into which access points put stations, 0 for none."""
-        vlan = self._applied_policy.station_vlan if self._applied_policy else 0
-        return vlan if vlan and run_secrets["gateway"]["vlans"] == "used" else 0
+        They are bytes that ciphers add to frames, MACsec on wires, and the VLANs of stations.
+        """
+        layers = self._applied_policy.layers if self._applied_policy else None
+        link, wire = (layers.link, layers.wire) if layers else (None, None)
+        vlan = (link.vlan or 0) if link and run_secrets["gateway"]["vlans"] == "used" else 0
+        return {
+            "cipher_bytes": link.frame_expansion_bytes if link else 0,
+            "more_group_bytes": (link.group_expansion_bytes - link.frame_expansion_bytes
+                                 if link else 0),
+            "macsec": self._macsec_effect, **({"macsec_suite": wire.macsec} if wire else {}),
+            "vlan": vlan,
+            **({"further_vlans": link.further_vlans} if link and vlan and link.further_vlans
+               else {})}
 
     def _job_document(self, mount: str, run_secrets: Secrets) -> dict[str, Any]:
         """Return the job description that the worker reads: network, medium, tasks and secrets."""
         plan, spec = self._plan, self.spec
-        link = self._applied_policy.layers.link if self._applied_policy else None
         fault = plan.study.find_fault(plan.settings.fault)
         read_library = functools.partial(self.machine.read_library, packages=spec.image_name)
         return {
@@ -423,21 +428,9 @@ class TestbedClient:
             # Preloaded into daemons that a study charges for their public-key work.
             "charge_library": read_library(library.CHARGE),
             "tasks": {cell.name: dict(plan.study.task(cell, plan.asked)) for cell in self._cells},
-            "cipher_bytes": link.frame_expansion_bytes if link else 0,
-            "more_group_bytes": (link.group_expansion_bytes - link.frame_expansion_bytes
-                                 if link else 0),
-            "macsec": self._macsec_effect,
-            **self._macsec_suite,
-            "vlan": self._applied_vlan(run_secrets),
-            **self._further_vlans(run_secrets),
+            **self._policy_settings(run_secrets),
             "secrets": run_secrets, "withhold": list(fault.withhold) if fault else [],
             "fault": plan.settings.fault or ""}
-
-    def _further_vlans(self, run_secrets: Secrets) -> dict[str, list[int]]:
-        """Return the VLANs of further stations as a setting of the job, nothing without any."""
-        link = self._applied_policy.layers.link if self._applied_policy else None
-        return {"further_vlans": link.further_vlans} if (
-            link and link.further_vlans and self._applied_vlan(run_secrets)) else {}
 
     def _send_command(self, **command: Any) -> None:
         assert self._running is not None

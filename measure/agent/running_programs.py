@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from measure.services.other_releases import OPENSSL
+
 #: Debian's package of each daemon that is identified, by its file name.
 PACKAGES: Mapping[str, str] = {
     "hostapd": "hostapd", "wpa_supplicant": "wpasupplicant", "freeradius": "freeradius",
@@ -90,7 +92,7 @@ def _describe_program(file: str, descriptor: int, roots: Mapping[str, Path],
 
 def _describe_openssl(file: str, descriptor: int, roots: Mapping[str, Path]) -> dict[str, Any]:
     name = Path(file).name
-    root = roots.get(f"{name}/openssl", roots.get(name, _ROOT))
+    root = roots.get(f"{name}{OPENSSL}", roots.get(name, _ROOT))
     lists = sorted((root / _INFO).glob(f"{_OPENSSL_PACKAGE}*.md5sums"))
     sums = [line.split("  ", 1) for file in lists for line in file.read_text().splitlines()]
     expected = [md5 for md5, path in sums if Path(path).name == _LIBCRYPTO]

@@ -319,8 +319,6 @@ class Worker:
 
     def serve(self) -> None:
         """Build the network and execute commands until `stop` or the end of input."""
-        from topologies.builder import Testbed  # needs Mininet, which only a machine has
-
         with self._stack:
             send_event("hello", pid=os.getpid())
             replaced = self.job.get("programs", {})
@@ -335,24 +333,7 @@ class Worker:
                     TestbedCards.borrow_cards(self.network, cards))
             elif self.network.has_radios:
                 _monitor_up()
-            medium = model.from_json(model.Medium, self.job["medium"]) if self.job.get(
-                "medium") else None
-            if self.clock == "virtual":
-                clock.set_read_ticks(are_short=medium is not None and medium.has_long_aggregates)
-            self.testbed = Testbed(
-                self.network, medium, self.job.get("cipher_bytes", 0), self.builder,
-                seed=self.job.get("seed", 0), macsec=self.job.get("macsec", ""),
-                vlan=self.job.get("vlan", 0),
-                more_group_bytes=self.job.get("more_group_bytes", 0))
-            self.testbed.further_vlans = self.job.get("further_vlans", [])
-            if suite := self.job.get("macsec_suite"):
-                self.testbed.macsec_suite = suite
-            if self._cards:
-                self.testbed.place_radio = self._cards.place_card
-            self._stack.enter_context(self.testbed)
-            if self._cards:
-                self._stack.callback(self._cards.bring_home)
-                self.testbed.air_interfaces = self._cards.start_monitors(self.testbed)
+            self._build_testbed()
             self._prepare()
             send_event("ready", environment={**collect_versions(self.job.get("packages", {})),
                                              **installed_packages(replaced.get("packages", ())),
@@ -363,6 +344,29 @@ class Worker:
                     break
                 self._answer_command(command)
         send_event("bye")
+
+    def _build_testbed(self) -> None:
+        """Build the job's network, with the borrowed cards as radios if there are any."""
+        from topologies.builder import Testbed  # needs Mininet, which only a machine has
+
+        medium = model.from_json(model.Medium, self.job["medium"]) if self.job.get(
+            "medium") else None
+        if self.clock == "virtual":
+            clock.set_read_ticks(are_short=medium is not None and medium.has_long_aggregates)
+        self.testbed = Testbed(
+            self.network, medium, self.job.get("cipher_bytes", 0), self.builder,
+            seed=self.job.get("seed", 0), macsec=self.job.get("macsec", ""),
+            vlan=self.job.get("vlan", 0),
+            more_group_bytes=self.job.get("more_group_bytes", 0))
+        self.testbed.further_vlans = self.job.get("further_vlans", [])
+        if suite := self.job.get("macsec_suite"):
+            self.testbed.macsec_suite = suite
+        if self._cards:
+            self.testbed.place_radio = self._cards.place_card
+        self._stack.enter_context(self.testbed)
+        if self._cards:
+            self._stack.callback(self._cards.bring_home)
+            self.testbed.air_interfaces = self._cards.start_monitors(self.testbed)
 
     def _answer_command(self, command: dict[str, Any]) -> None:
         """Execute a command of the harness, and send its result as one event."""

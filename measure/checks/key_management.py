@@ -332,19 +332,23 @@ def _check_frame_protection(layer: LinkLayer, observed: Observation) -> Iterator
                 f"{sorted(filter(None, ciphers))}, {expected} expected")
     yield from _check_ends(observed)
     if layer.beacon_protection:
-        beacons = [frame for frame in observed.management if frame.subtype
-                   == management_frames.BEACON]
-        marked = sum(frame.has_mic and frame.says_beacons_are_protected for frame in beacons)
-        # An authentication may see no beacon; during a stream there is one every 0.1 s.
-        least = 1 if "traffic-air" in observed.captures else 0
-        says = all(frame.says_beacons_are_protected for frame in offers)
-        yield Check("beacons are protected", says and least <= marked == len(beacons),
-                    f"{marked} of {len(beacons)} beacons say so and bear a check")
+        yield _check_beacons(offers, observed)
     if layer.ocv:
         valid = sum(frame.validates_channel for frame in (*offers, *requests))
         yield Check("operating channel validation negotiated",
                     bool(requests) and 0 < valid == len(offers) + len(requests),
                     f"{valid} of {len(offers)} offers and {len(requests)} requests say so")
+
+
+def _check_beacons(offers: Sequence[ManagementFrame], observed: Observation) -> Check:
+    """Check that all beacons are protected, and that access points offer this."""
+    beacons = [frame for frame in observed.management if frame.subtype == management_frames.BEACON]
+    marked = sum(frame.has_mic and frame.says_beacons_are_protected for frame in beacons)
+    # An authentication may see no beacon; during a stream there is one every 0.1 s.
+    least = 1 if "traffic-air" in observed.captures else 0
+    says = all(frame.says_beacons_are_protected for frame in offers)
+    return Check("beacons are protected", says and least <= marked == len(beacons),
+                 f"{marked} of {len(beacons)} beacons say so and bear a check")
 
 
 def check_roaming_support(layer: LinkLayer, offers: Sequence[ManagementFrame],

@@ -276,7 +276,7 @@ class Observation:
         return self.captures.get(name, ())
 
     def by_attachment(self, name: str) -> list[list[Packet]]:
-        """Return a capture's packets at each access point: at home, and visited."""
+        """Return a capture's packets in lists: at the home access point, and at the visited one."""
         return self.split_by_attachment(self.packets_of(name))
 
     def behind_access_points(self, part: str) -> list[list[Packet]]:
@@ -301,7 +301,10 @@ class Observation:
 
     @property
     def stations(self) -> list[Mapping[str, str]]:
-        """Return access points' kernel flags of the mobile node, then of other mobile nodes."""
+        """Return the flags that access points' kernels have for the stations.
+
+        The mobile node comes first, then each other mobile node.
+        """
         kernel = self.raw["kernel"]
         names = ["station", "foreign_station"] if self.moves else ["station"]
         return [*(kernel.get(name, {}) for name in names),
@@ -357,7 +360,7 @@ def read_captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
 def uses_transport_mode(raw: Mapping[str, Any]) -> bool:
     """Return whether mobile node and home agent have ESP SAs in transport mode.
 
-    In this mode, the kernel shows captures the encrypted packets only.
+    In this mode, captures have only the encrypted packets: the kernel shows no decrypted ones.
     """
     return any(state.get("mode") == "transport"
                for states in raw["kernel"].get("after_traffic", {}).values() for state in states)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from measure.records.record import CheckRecord
+from measure.services.other_releases import OPENSSL
 
 NAME = "daemons are of the release"
 
@@ -45,7 +46,7 @@ def _list_problems(facts: Mapping[str, Any]) -> Iterator[str]:
                    f"{program['md5']}, and {program['package']} {program['version']} of {asked} "
                    f"has {program['package_md5'] or 'none'}")
         elif program.get("openssl_md5") != program.get("openssl_package_md5"):
-            library = facts["daemons"].get(f"{program['program']}/openssl", asked)
+            library = facts["daemons"].get(f"{program['program']}{OPENSSL}", asked)
             yield (f"{program['program']}: the process has mapped another OpenSSL than "
                    f"{program['openssl_version'] or 'none'} of {library}")
 
@@ -60,6 +61,6 @@ def _describe_daemons(facts: Mapping[str, Any]) -> str:
         else:
             other = f" of {program['release']}" if program["release"] != facts["asked"] else ""
             library = (f" with OpenSSL {program['openssl_version']}"
-                       if f"{program['program']}/openssl" in facts["daemons"] else "")
+                       if f"{program['program']}{OPENSSL}" in facts["daemons"] else "")
             names.append(f"{program['program']} {program['version']}{other}{library}")
     return f"{facts['asked']}: {', '.join(dict.fromkeys(names)) or 'no daemon ran'}"

@@ -196,7 +196,8 @@ def upper_message(  # noqa: PLR0911 # a return for each protocol
 def wired_message(frame: Frame) -> Message | None:
     """Return the message of a frame that is not of 802.11, None without one.
 
-    Accounting and changes of authorization by RADIUS belong to no authentication.
+    RADIUS accounting and changes of authorization are no such messages, because they belong to no
+    authentication.
     """
     if frame.packet.eapol_type in EAPOL_TYPES:
         return eapol_message(frame, "")

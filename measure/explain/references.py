@@ -78,11 +78,11 @@ class _ReferenceFile(RecordPart):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A reference for a negotiation.
+    """A reference (a measured time) for a captured negotiation.
 
     - `reference`: an entry of `read_references`
     - `durations_s`: the time of each repetition
-    - `differs`: fields in which its policy differs, empty for the same policy
+    - `differs`: fields in which the policies of both differ, empty for the same policy
     """
 
     reference: Mapping[str, Any]
@@ -173,21 +173,33 @@ def measure_references(folder: Path) -> Iterator[dict[str, Any]]:
     Raises:
         MeasureError: tshark is missing or cannot read a capture.
     """
-    records, _ = read_records(folder / "records")
     groups: dict[tuple[Any, ...], list[tuple[Record, dict[str, Any]]]] = defaultdict(list)
+    for record, each in explain_records(folder):
+        groups[*record.cell.values(), bool(each["previous"]),
+               each["policy"]["title"]].append((record, each))
+    host: Mapping[str, Any] = next(
+        (entry["host"] for entry in read_history(folder)
+         if isinstance(entry, dict) and isinstance(entry.get("host"), dict)), {})
+    for measured in groups.values():
+        yield _make_reference(measured, host)
+
+
+def explain_records(folder: Path) -> Iterator[tuple[Record, dict[str, Any]]]:
+    """Yield each successful negotiation of a station with an access point, with its record.
+
+    Records without results or without captures are left out.
+
+    Raises:
+        MeasureError: tshark is missing or cannot read a capture.
+    """
+    records, _ = read_records(folder / "records")
     for record in records:
         captures = folder / "captures" / record.name
         if record.status != "ok" or not captures.is_dir():
             continue
         for each in explain_recording(read_recording(captures)):
             if each["kind"] == WIRELESS and each["outcome"] == "success":
-                groups[*record.cell.values(), bool(each["previous"]),
-                       each["policy"]["title"]].append((record, each))
-    host: Mapping[str, Any] = next(
-        (entry["host"] for entry in read_history(folder)
-         if isinstance(entry, dict) and isinstance(entry.get("host"), dict)), {})
-    for measured in groups.values():
-        yield _make_reference(measured, host)
+                yield record, each
 
 
 def explain_recording(recording: Recording) -> list[dict[str, Any]]:

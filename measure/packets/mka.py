@@ -19,8 +19,8 @@ _ETHERNET_BYTES, _HEAD_BYTES = 14, 4
 _SETS_HEAD_BYTES, _CHECK_BYTES = 4, 16
 #: Parameter set types: the basic set (first in each message), and a distributed SAK.
 _SENDER, _SAK = 0, 4
-#: Fields of the basic set: SCI, member identifier, and CAK name (CKN).
-_SCI, _MEMBER, _CKN = slice(4, 12), slice(12, 24), 32
+#: Fields of the basic set: member identifier, and CAK name (CKN).
+_MEMBER, _CKN = slice(12, 24), 32
 #: Field of a distributed SAK: key number (KN).
 _KEY_NUMBER = slice(4, 8)
 #: The wrapped key, by bytes of the set. For the default suite GCM-AES-128 it follows the key

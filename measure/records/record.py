@@ -331,8 +331,13 @@ def _not_a_record(where: str, what: str) -> RecordError:
                        "it away or measure again")
 
 
-def read_records(folder: Path) -> tuple[list[Record], list[str]]:
+def read_records(folder: Path, read: Callable[[Path], Record] | None = None
+                 ) -> tuple[list[Record], list[str]]:
     """Read every record of a folder in order of name.
+
+    Args:
+        folder: The folder.
+        read: Function that reads one file (default: `read_record`).
 
     Returns:
         The records, and a line for each file that is no record.
@@ -340,7 +345,7 @@ def read_records(folder: Path) -> tuple[list[Record], list[str]]:
     records, complaints = [], []
     for path in sorted(folder.glob("*.json")):
         try:
-            records.append(read_record(path))
+            records.append((read or read_record)(path))
         except RecordError as error:
             complaints.append(str(error))
     return records, complaints

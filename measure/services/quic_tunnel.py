@@ -35,8 +35,8 @@ from measure.services.tunnel_program import (
 
 #: Application protocol in the TLS handshake (ALPN).
 _ALPN = "qop-tunnel"
-#: Largest UDP payload on Ethernet, and bytes of the longest packet inside.
-_UDP_BYTES, TUNNEL_BYTES = 1472, 1440
+#: Largest UDP payload on Ethernet.
+_UDP_BYTES = 1472
 _CONNECTION_ID_BYTES = 8
 _IDLE_S = 3600.0
 _READ_BYTES, _NETLINK_BYTES = 2048, 65536
@@ -204,7 +204,7 @@ class Client(_End):
         return [self._link] if self._link is not None and not self._link.has_ended else []
 
     def list_sockets(self) -> list[socket.socket]:
-        """Return the socket of address changes, and that of the connection."""
+        """Return the sockets to read: the kernel's address changes, and the QUIC connection."""
         return [self._netlink, *(link.udp for link in self.list_links())]
 
     def read_socket(self, source: socket.socket) -> None:

@@ -238,7 +238,11 @@ class StreamStatistics:
         self._recent_verified = 0
 
     def record_fate(self, packet: StreamPacket, fate: PacketFate, now_ns: int) -> int:
-        """Record the result for a packet, and return how many packets are missing before it."""
+        """Record what became of a packet, such as verified or rejected.
+
+        Returns:
+            The number of packets that are missing before this one.
+        """
         self.fates[fate] += 1
         if fate in _REJECTED:
             self.arrivals.reject(packet.sequence)

@@ -145,7 +145,7 @@ class Key:
 
     @property
     def algorithm(self) -> int:
-        """Return the number of the first key's algorithm, as packets carry it."""
+        """Return the signature algorithm of the first key, by its number in packets."""
         return next(iter(self._keys))
 
     def has_signed(self, purpose: str, session: bytes, message: bytes, signature: bytes,

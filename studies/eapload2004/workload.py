@@ -10,7 +10,6 @@ frames at the access point's radio for a capture. `studies.eapload2004` lists th
 from __future__ import annotations
 
 import json
-import platform
 import random
 import re
 import sys
@@ -23,6 +22,7 @@ from threading import Timer
 from typing import Any
 
 from measure.agent.errors import MeasureError
+from measure.agent.running_programs import read_release
 from measure.agent.workload import Service, Session, Site
 from measure.capture import tcpdump
 from measure.capture.tcpdump import CaptureDetail, CapturePoint, capture_packets
@@ -187,7 +187,7 @@ class Workload:
         repetition = int(out.name.rpartition("-")[2])
         seed = settings["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock,
-                "debian": platform.freedesktop_os_release().get("VERSION_CODENAME", ""),
+                "debian": read_release(),
                 "daemon_releases": dict(self._site.daemon_releases)}
         if self._site.fault == "longer-way":
             delay_packets(self._site, _LONGER_MS)

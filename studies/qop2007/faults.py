@@ -610,8 +610,6 @@ TODAYS: Mapping[str, Fault] = {
 
 _AES256, _PSK = "examples/ikev2-aes256.yml", "M2"
 
-
-
 SPOILT: Mapping[str, Fault] = {
     "wrong-password": Fault("the mobile node has another EAP password than the RADIUS server",
                             {"station.eap_password": ""}, on=control_cell("P5")),
@@ -625,18 +623,16 @@ SPOILT: Mapping[str, Fault] = {
                               {"gateway.peers": "unknown"}, on=control_cell("P3")),
     "wrong-mobile-ip-key": Fault("the mobile node has another Mobile IP key than its home agent",
                                  {"mobile_ip.node_key_hex": ""}, on=control_cell("P1")),
-    "expired-certificate": Fault(
-        "a reported fault: the mobile node's certificate has expired",
-        {"station.certificate": "expired"}, on=control_cell("M5")),
-    "expired-server-certificate": Fault(
-        "a reported fault: the RADIUS server's certificate has expired",
-        {"gateway.certificate": "expired"}, on=control_cell("M5")),
-    "expired-intermediate": Fault(
-        "a reported fault: an intermediate certificate of the RADIUS server's chain has expired",
-        {"gateway.certificate": "issuer-expired"}, on=control_cell("M5")),
-    "expired-station-intermediate": Fault(
-        "an intermediate certificate of the mobile node's chain has expired",
-        {"station.certificate": "issuer-expired"}, on=control_cell("M5")),
+    **{name: Fault(f"{words} has expired", {f"{end}.certificate": kind}, on=control_cell("M5"))
+       for name, end, kind, words in (
+           ("expired-certificate", "station", "expired",
+            "a reported fault: the mobile node's certificate"),
+           ("expired-server-certificate", "gateway", "expired",
+            "a reported fault: the RADIUS server's certificate"),
+           ("expired-intermediate", "gateway", "issuer-expired",
+            "a reported fault: an intermediate certificate of the RADIUS server's chain"),
+           ("expired-station-intermediate", "station", "issuer-expired",
+            "an intermediate certificate of the mobile node's chain"))},
     "revoked-certificate": Fault(
         "the mobile node's certificate is revoked",
         {"station.certificate": "revoked"}, on=control_cell(_LISTED)),

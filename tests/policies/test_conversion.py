@@ -54,7 +54,7 @@ EXPECTED: Mapping[str, Sample] = {
         (":2: interface: comes from the scenario", f":31: auth_server_addr: {SCENARIO}",
          f":33: auth_server_shared_secret: {CREDENTIAL}", f":39: r0kh: {CREDENTIAL}",
          ":38: ft_over_ds: hostapd leaves it to each station",
-         ":41: dynamic_vlan: left out: vlan comes from", ":44: rsn_preauth: not measured",
+         ":41: dynamic_vlan: left out: a VLAN needs", ":44: rsn_preauth: not measured",
          ":9: channel: ", "layers.dot1x.eap: PEAP is assumed: hostapd.conf does not say the EAP"),
         id="Buro-1"),
     "hostapd-transition.conf": Sample(
@@ -132,7 +132,7 @@ EXPECTED: Mapping[str, Sample] = {
                   "options": {"hostapd": {"wpa_group_rekey": 600}}},
          "dot1x": {**PEAP, "accounting": 1}},
         (f":7: auth_secret: {CREDENTIAL}", f":11: dae_secret: {CREDENTIAL}",
-         ":18: dynamic_vlan: left out: vlan comes from", f":19: r0kh: {CREDENTIAL}")),
+         ":18: dynamic_vlan: left out: a VLAN needs", f":19: r0kh: {CREDENTIAL}")),
     "openwrt-station": Sample(
         {"link": {**WPA2_EAP, "pmf": 1, "akm": "sha256",
                   "accepted": ["WPA-EAP", "WPA-EAP-SHA256"]},

@@ -54,6 +54,10 @@ def link(**changes: Any) -> dict[str, Any]:
     return {"cipher": "CCMP", "keys": "psk"} | changes
 
 
+def eap_tls(**tls: str) -> dict[str, Any]:
+    return {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": tls}}
+
+
 #: The link layer of the 192-bit suite.
 SUITE_192 = {"cipher": "GCMP-256", "keys": "eap", "akm": "suite-b-192", "pmf": 2,
              "group_mgmt": "BIP-GMAC-256"}
@@ -429,7 +433,7 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     "TLS protects RADIUS already": (
         {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "transport": "radsec",
                                              "message_authenticator": "required"}},
-        "x.yml:10: message_authenticator is RADIUS' by UDP, and transport is radsec, where TLS"),
+        "x.yml:10: message_authenticator belongs to RADIUS by UDP, and transport is radsec, where"),
     "only PEAP has EAP-TLS inside": (
         {"link": link(keys="eap"), "dot1x": {"eap": "TTLS", "inner": "TLS"}},
         "x.yml:9: EAP-TTLS has no TLS inside; write inner: PAP or MSCHAPV2"),
@@ -450,23 +454,19 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
                                                                    "revocation": "crl"}}},
         "x.yml:11: no certificate is shown or checked where a session is resumed; leave out"),
     "station_key is another kind": (
-        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
-            "key": "p-256", "station_key": "p-256"}}},
+        eap_tls(key="p-256", station_key="p-256"),
         "x.yml:11: station_key is p-256, as key is; leave out station_key"),
     "the 192-bit suite has equal keys": (
-        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
-            "key": "p-384", "station_key": "p-256"}}},
-        "x.yml:11: the suite of key: p-384 has such keys at both ends; leave out station_key, or"),
+        eap_tls(key="p-384", station_key="p-256"),
+        "x.yml:11: with key: p-384, both ends have such keys; leave out station_key, or"),
     "ML-DSA at the station goes with TLS 1.3": (
-        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {"station_key": "ml-dsa-44"}}},
+        eap_tls(station_key="ml-dsa-44"),
         "x.yml:10: certificates with ml-dsa-44 go with TLS 1.3; write version"),
     "revocation has keys of one kind": (
-        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
-            "revocation": "crl", "station_key": "p-256"}}},
-        "x.yml:11: certificates of stations are revoked here where server and station have keys"),
+        eap_tls(revocation="crl", station_key="p-256"),
+        "x.yml:11: revocation needs one kind of key at both ends; leave out station_key, or"),
     "resumed sessions show no key": (
-        {"link": link(keys="eap"), "dot1x": {"eap": "TLS", "tls": {
-            "sessions": "resumed", "station_key": "p-256"}}},
+        eap_tls(sessions="resumed", station_key="p-256"),
         "x.yml:11: no certificate is shown where a session is resumed; leave out station_key, or"),
     "a station of PEAP has no key": (
         {"link": link(keys="eap"), "dot1x": {"eap": "PEAP", "inner": "GTC",
@@ -577,7 +577,7 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a tunnel with nothing inside": (
         {"dot1x": {"eap": "PEAP"}},
-        "x.yml:5: EAP-PEAP is a tunnel, and nothing is said inside; add inner: MSCHAPV2",
+        "x.yml:5: EAP-PEAP is a tunnel, and the method inside is missing; add inner: MSCHAPV2",
     ),
     "TLS of a method without it": (
         {"dot1x": {"eap": "MD5", "tls": {"version": "1.3"}}},
@@ -661,7 +661,7 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a VLAN with one passphrase for all": (
         {"link": link(vlan=20)},
-        "x.yml:7: vlan comes from a RADIUS server (keys: eap, without WEP) or from a device's",
+        "x.yml:7: a VLAN needs a RADIUS server (keys: eap, without WEP) or passphrases: by-device",
     ),
     "a VLAN that does not exist": (
         {"link": link(keys="eap", vlan=4095), "dot1x": {"eap": "TLS"}},
@@ -669,15 +669,15 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "further VLANs without a first one": (
         {"link": link(passphrases="by-device", further_vlans=[30])},
-        "x.yml:9: further_vlans are of stations after the first one, which has no vlan; add vlan",
+        "x.yml:9: further_vlans are for stations after the first one, which has no vlan; add vlan",
     ),
     "a further VLAN that is the first one": (
         {"link": link(passphrases="by-device", vlan=20, further_vlans=[30, 20])},
-        "x.yml:10: further_vlans names no VLAN, or one twice, or that of vlan; write a list of",
+        "x.yml:10: further_vlans is empty, has a VLAN twice, or has that of vlan; write a list of",
     ),
     "tokens against clogging without SAE": (
         {"link": link(anti_clogging=0)},
-        "x.yml:7: anti_clogging is of SAE, and keys is psk; leave out anti_clogging, or write",
+        "x.yml:7: anti_clogging belongs to SAE, and keys is psk; leave out anti_clogging, or write",
     ),
     "neighbor reports with WEP": (
         {"link": {"cipher": "WEP-104", "keys": "static", "neighbor_report": 1}},

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Run scenario R1: a station drives to a foreign access point and keeps talking to its home.
+"""Run scenario R1 or R2: a station drives to a foreign access point while it talks to a peer.
 
 This example for users creates the network with Mininet-WiFi, starts hostapd, wpa_supplicant and
-Mobile IP, and pings the peer. Station a2 leaves access point ap-a, in the subnet of its home agent
-ha-a. It drives to ap-b in the subnet of ha-b. No command makes it move: its signal falls, then
-wpa_supplicant looks for a better access point and moves there. Mobile IP registers the new location
-with the home agent. Packets from and to a1 at home then take the tunnel between the agents.
+Mobile IP, and pings the peer. In R1, station a2 leaves access point ap-a, in the subnet of its home
+agent ha-a. It drives to ap-b in the subnet of ha-b. No command makes it move: its signal falls,
+then wpa_supplicant looks for a better access point and moves there. Mobile IP registers the new
+location with the home agent. Packets from and to a1 at home then take the tunnel between the
+agents. In R2, station b1 leaves subnet B and drives to ap-a in subnet A, where its peer a1 is at
+home. They are neighbours then, but their packets still go both ways between the agents: through the
+tunnel to b1's home agent, and back through the tunnel or as ordinary packets.
 
-    sudo python3 topologies/examples/roaming.py           drive, then Mininet's command line
-    sudo python3 topologies/examples/roaming.py --plot    with Mininet-WiFi's plot
-    sudo python3 topologies/examples/roaming.py --no-cli  drive, and end
+    sudo python3 topologies/examples/roaming.py R1           drive, then Mininet's command line
+    sudo python3 topologies/examples/roaming.py R1 --plot    with Mininet-WiFi's plot
+    sudo python3 topologies/examples/roaming.py R1 --no-cli  drive, and end
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ def run_scenario(args: argparse.Namespace) -> bool:
     from topologies.loader import load_scenario
     from topologies.standalone import daemons, movement, network
 
-    scenario = load_scenario("R1")
+    scenario = load_scenario(args.scenario)
     plan = scenario.network
     net = Mininet_wifi(controller=None, accessPoint=network.StandaloneAccessPoint,
                         allAutoAssociation=False)
@@ -67,7 +70,7 @@ def run_scenario(args: argparse.Namespace) -> bool:
             info("*** Starting network\n")
             movement.start_network(net)
             done = movement.watch_station(net, scenario, stations[scenario.mobile_node])
-            movement.save_plot(net, "R1.png")
+            movement.save_plot(net, f"{scenario.id}.png")
 
             if args.cli:
                 info("*** Running CLI\n")
@@ -76,4 +79,4 @@ def run_scenario(args: argparse.Namespace) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.main(run_scenario, __doc__))
+    sys.exit(command_line.main(run_scenario, __doc__, ("R1", "R2")))

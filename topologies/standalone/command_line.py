@@ -26,20 +26,21 @@ class RequirementError(Exception):
     """An error: this machine lacks something. The text is one line that says what to do."""
 
 
-def main(topology: Callable[[argparse.Namespace], bool], about: str,
+def main(topology: Callable[[argparse.Namespace], bool], about: str, scenarios: Sequence[str],
          argv: Sequence[str] | None = None) -> int:
     """Run an example script with the command line's options.
 
     Args:
         topology: The script's function; it returns whether the scenario succeeded.
         about: The script's docstring; its first line is the description.
+        scenarios: Ids of the scenarios that the script runs. The first one is the default.
         argv: Arguments; None for the command line.
 
     Returns:
         The exit status. 0: the scenario succeeded; 1: it did not, or something failed; 2: this
         machine cannot run it; 130: interrupted.
     """
-    options = _option_parser(about).parse_args(argv)
+    options = _option_parser(about, scenarios).parse_args(argv)
     signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
         check_machine()
@@ -79,8 +80,10 @@ def check_machine() -> None:
         raise RequirementError("Mininet needs root; start it with sudo")
 
 
-def _option_parser(about: str) -> argparse.ArgumentParser:
+def _option_parser(about: str, scenarios: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("scenario", nargs="?", choices=scenarios, default=scenarios[0],
+                        help=f"run this scenario (default: {scenarios[0]})")
     parser.add_argument("-p", "--plot", action="store_true",
                         help="show Mininet-WiFi's plot; without a screen it becomes a picture, "
                         "SCENARIO.png in the current folder")

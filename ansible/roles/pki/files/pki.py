@@ -403,8 +403,8 @@ def make_leaf(kind: str, signed_by: str = "") -> Callable[[Store, Path, str, For
 
     Args:
         kind: "server" or "client".
-        signed_by: Name of the authority that signs. "" means the authority for the form of the
-            certificates, which is the kind of key and the length of the chain.
+        signed_by: Name of the authority that signs. "" means the authority that has the same kind
+            of key and the same length of the chain as the certificate.
     """
 
     def make_one(store: Store, folder: Path, name: str, form: Form) -> None:

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Run scenario N1: two stations of one subnet talk to each other through their home agent.
+"""Run scenario N1, N2 or N3: stations stay at their home access points and talk to a peer.
 
 This example for users creates the network with Mininet-WiFi, starts hostapd, wpa_supplicant and
-Mobile IP, and pings the peer. Both stations are at home at the access point ap-a. The access point
-does not let them talk directly (`ap_isolate`), and the home agent is the only neighbour of each. So
-every packet passes the air twice.
+Mobile IP, and pings the peer. In N1, two stations of one subnet talk through their home agent, so
+every packet passes the air twice: the access point does not let them talk directly (`ap_isolate`).
+In N2, a station talks to its home agent. In N3, the stations are in two subnets, and their packets
+pass both home agents and the router between them.
 
-    sudo python3 topologies/examples/one_subnet.py           ping, then Mininet's command line
-    sudo python3 topologies/examples/one_subnet.py --plot    with Mininet-WiFi's plot
-    sudo python3 topologies/examples/one_subnet.py --no-cli  ping, and end
+    sudo python3 topologies/examples/at_home.py N1           ping, then Mininet's command line
+    sudo python3 topologies/examples/at_home.py N1 --plot    with Mininet-WiFi's plot
+    sudo python3 topologies/examples/at_home.py N1 --no-cli  ping, and end
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def run_scenario(args: argparse.Namespace) -> bool:
     from topologies.loader import load_scenario
     from topologies.standalone import daemons, movement, network
 
-    scenario = load_scenario("N1")
+    scenario = load_scenario(args.scenario)
     plan = scenario.network
     net = Mininet_wifi(controller=None, accessPoint=network.StandaloneAccessPoint,
                         allAutoAssociation=False)
@@ -63,7 +64,7 @@ def run_scenario(args: argparse.Namespace) -> bool:
             info("*** Starting network\n")
             movement.start_network(net)
             done = movement.watch_station(net, scenario, stations[scenario.mobile_node])
-            movement.save_plot(net, "N1.png")
+            movement.save_plot(net, f"{scenario.id}.png")
 
             if args.cli:
                 info("*** Running CLI\n")
@@ -72,4 +73,4 @@ def run_scenario(args: argparse.Namespace) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.main(run_scenario, __doc__))
+    sys.exit(command_line.main(run_scenario, __doc__, ("N1", "N2", "N3")))
