@@ -30,6 +30,7 @@ from policies.link import LinkLayer
 from policies.options import Daemon, find_refusal, load_options
 from policies.proposals import AEADS
 from policies.vocabulary import (
+    CERTIFICATE_STATES,
     CREDENTIAL,
     FROM_MEDIUM,
     FROM_SCENARIO,
@@ -48,10 +49,12 @@ from policies.vocabulary import (
     Fields,
     find_meaning,
     find_mixture,
+    find_nearest_proposal,
     find_option_reason,
     find_proposal,
     find_token,
     fold_word,
+    read_quantity,
 )
 
 #: Layers whose keys have other names.
@@ -67,6 +70,13 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {**MODELS, "dot1x.tls": TlsSettings}
 _ONE_OF_A_NETWORK = ("link.keys", "link.cipher", "link.group", "link.akm")
 #: Fields with a proposal. Lists of several are fields of their own.
 _PROPOSALS = ("ipsec.ike_proposal", "ipsec.esp_proposal")
+#: Fields with a list, and the field for which a word in the list may be written elsewhere.
+LISTS: Mapping[str, str] = {
+    "link.offered": "link.offered", "link.accepted": "link.accepted",
+    "link.station_groups": "link.group", "link.access_point_groups": "link.group",
+    "link.further_vlans": "link.vlan",
+    **{f"ipsec.{kind}_{end}": f"ipsec.{kind}_proposal" for kind in ("ike", "esp")
+       for end in ("offered", "accepted")}}
 #: Keys that a proposal is written of, part by part.
 _PROPOSAL_PARTS = {"encryption": "encryption", "cipher": "encryption", "enc": "encryption",
                    "integrity": "integrity", "hash": "integrity", "authalg": "integrity",
@@ -97,6 +107,12 @@ _REVOCATIONS = {"ocsp": "ocsp", "checkocsp": "ocsp", "crl": "crl", "checkcrl": "
 _CAK_SOURCES = ("key", "keys", "cak", "mode", "keysource", "keymgmt", "keymanagement", "auth",
                 "authentication")
 _CAK_FROM_EAP = ("eap", "8021x", "ieee8021x", "radius", "tls", "eaptls", "dynamic")
+#: What MACsec does with frames, and whether it encrypts them.
+_WIRE_MODES = {**dict.fromkeys((
+    "encrypt", "encrypted", "encryption", "confidentiality", "integrityandconfidentiality",
+    "encryptandauthenticate", "gcmencrypt"), 1), **dict.fromkeys((
+        "integrity", "integrityonly", "integonly", "authenticate", "authentication", "authonly",
+        "authenticated", "noencrypt", "noencryption", "clear", "integritycheck"), 0)}
 _CAK_CONFIGURED = ("psk", "static", "cak", "presharedkey", "preshared", "mka", "mkapsk")
 #: Other names of keys in dot1x.tls.
 _TLS_KEYS = frozenset((
@@ -131,6 +147,24 @@ class Change(NamedTuple):
 
 class NotUnderstoodError(Exception):
     """An error: a word in a draft has no known meaning in its place."""
+
+
+def _join_words(value: Any) -> str:
+    """Return a word, or the words of a list, as one text."""
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def list_proposals(value: Any) -> list[str]:
+    """Return the proposals in a value: text, a list, or blocks with a key for each algorithm."""
+    if isinstance(value, list):
+        return [word for each in value for word in list_proposals(each)]
+    if isinstance(value, dict):
+        parts = {_PROPOSAL_PARTS.get(fold_word(key), ""): _join_words(each).split()
+                 for key, each in value.items()}
+        words = [parts[kind][0] for kind in ("encryption", "integrity", "prf", "group", "pfs")
+                 if parts.get(kind)]
+        return ["-".join(words)] if words else []
+    return [word for word in re.split(r"[\s,;]+", str(value)) if word]
 
 
 def short_name(name: str) -> str:
@@ -230,6 +264,7 @@ class DraftReader:
             raise NotUnderstoodError
         if layer is not None:
             self._note_key(path, f"{show_value(key)} belongs into layers", layer)
+            self._imply_version(layer, key)
             self._read_layer(layer, value, path)
         elif isinstance(value, dict | list):
             self._note_key(path, f"{show_value(key)} is no key of a policy")
@@ -266,7 +301,13 @@ class DraftReader:
         else:
             if layer != key:
                 self._note_key(path, f"{show_value(key)} is called {layer}", layer)
+            self._imply_version(layer, key)
             self._read_layer(layer, value, path)
+
+    def _imply_version(self, layer: str, key: str) -> None:
+        """Set the IKE version that the name of a layer says, such as `ikev1`."""
+        version = find_meaning("ipsec.ike", key) if layer == "ipsec" else None
+        self.weak |= version or {}
 
     def _find_layer(self, key: str, value: Any) -> str | None:
         """Return the layer that a key of a draft means, None if it means none."""
@@ -298,6 +339,8 @@ class DraftReader:
             self._read_block(layer, value, path)
         elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
             self.add_error(path, f"{layer} holds a list, where a block of keys belongs", layer)
+            if layer == "ipsec" and self._read_proposals("ipsec.ike_proposal", value, path):
+                return
             self._read_group(layer, value, path)
         else:
             self.add_error(path, f"{show_value(value)} stands where a block of keys belongs", layer)
@@ -321,6 +364,8 @@ class DraftReader:
         if layer in ("quic", "mptcp") and fold_word(words) in (*_TRUE, layer):
             return
         if layer == "link" and self._find_security(words) is not None:
+            return
+        if layer == "ipsec" and self._read_proposals("ipsec.ike_proposal", value, path):
             return
         first = {"link": ("link.keys", "link.cipher", "dot1x.eap"), "dot1x": ("dot1x.eap",),
                  "ipsec": ("ipsec.ike", "ipsec.ike_proposal"), "wire": ("wire.macsec",),
@@ -390,6 +435,9 @@ class DraftReader:
         layer = name.partition(".")[0]
         if isinstance(value, dict) and name == "dot1x.tls":
             self._read_block(name, value, path)
+        elif isinstance(value, dict) and name in _PROPOSALS and self._read_proposals(
+                name, value, path):
+            pass
         elif isinstance(value, dict):
             self.add_error(path, f"{path[-1]} has one value", layer)
             if name == "dot1x.accounting":
@@ -423,6 +471,8 @@ class DraftReader:
             meant = found["dot1x.tls.version"]
             self.add_error(path, f"{show_value(value)} is version: {meant} of tls", layer)
             self._set_fields("dot1x.tls.version", found)
+        elif name == "ipsec.ike" and self._read_proposals("ipsec.ike_proposal", value, path):
+            pass
         elif name == "ipsec.ike" and (found := find_meaning("ipsec.ike_proposal", value)):
             self.add_error(path, f"{show_value(value)} is ike_proposal, and ike the version", layer)
             self._set_fields("ipsec.ike_proposal", found)
@@ -511,9 +561,9 @@ class DraftReader:
     def _read_special(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key whose meaning depends on other keys. Return whether it is such a key."""
         folded = fold_word(key)
-        if block == "ipsec" and folded in _PROPOSAL_PARTS and isinstance(value, str | int):
-            self._note_key(path, f"{show_value(key)} is a part of a proposal", "ipsec")
-            self.proposal_parts[_PROPOSAL_PARTS[folded]] = str(value)
+        if block == "ipsec" and folded in _PROPOSAL_PARTS and isinstance(value, str | int | list) \
+                and not isinstance(value, bool) and value != []:
+            self._read_part(folded, value, path)
         elif block and (having := _HAVING_PRESHARED_KEYS.get(block)) and isinstance(value, str) \
                 and folded in _PRESHARED_KEYS:
             name, there = having
@@ -535,6 +585,17 @@ class DraftReader:
         else:
             return False
         return True
+
+    def _read_part(self, folded: str, value: Any, path: KeyPath) -> None:
+        """Read the algorithms of one kind of an IPsec proposal. The first one is used."""
+        words = [word for word in re.split(r"[\s,;]+", _join_words(value)) if word]
+        self._note_key(path, f"{show_value(str(path[-1]))} is a part of a proposal", "ipsec")
+        self.proposal_parts[_PROPOSAL_PARTS[folded]] = words[0] if words else ""
+        if len(words) > 1:
+            self.changes.append(Change(
+                path, f"{path[-1]}: {', '.join(words[1:])}", frozenset({"ipsec"}),
+                reason="a proposal has one algorithm of a kind here", is_about_key=True,
+                is_loss=True))
 
     def _read_air(self, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key of the air that no field is named like. Return whether it is such a key."""
@@ -565,6 +626,16 @@ class DraftReader:
                 f"revocation: {meant}" if meant else "off, as revocation is without"), "dot1x")
             if meant:
                 self._claim_field("dot1x.tls.revocation", meant, path)
+        elif (block or "").startswith("dot1x") and word in CERTIFICATE_STATES and any(
+                part in folded for part in ("cert", "key", "chain", "ca")):
+            self.changes.append(Change(path, f"{key}: {value}", frozenset({"dot1x"}),
+                                       reason=CERTIFICATE_STATES[word], is_about_key=True,
+                                       is_loss=True))
+            if word == "revoked":
+                self.implied.setdefault("dot1x.tls.revocation", "crl")
+        elif (block or "").startswith("dot1x") and folded == "phase1" and isinstance(value, str) \
+                and self._read_phase1(value, path):
+            pass
         elif folded in ("pskfile", "wpapskfile") and block in (None, "link"):
             self._note_key(path, f"{show_value(key)} is passphrases: by-device", "link")
             self.implied["link.passphrases"] = "by-device"
@@ -576,6 +647,22 @@ class DraftReader:
             return False
         return True
 
+    def _read_phase1(self, value: str, path: KeyPath) -> bool:
+        """Read the versions of TLS in wpa_supplicant's phase1. Return whether it has one."""
+        words = value.strip("\"' ").split()
+        switches = {word for word in words if re.fullmatch(r"tls_disable_tlsv1_[0-3]=[01]", word)}
+        if not switches:
+            return False
+        meant = "1.3" if "tls_disable_tlsv1_3=0" in switches else "1.2"
+        self._note_key(path, f"{show_value(f'phase1: {value}')} is tls.version: {meant}, of both "
+                       "station and server", "dot1x")
+        self._claim_field("dot1x.tls.version", meant, path)
+        if others := [word for word in words if word not in switches]:
+            self.changes.append(Change(
+                path, " ".join(others), frozenset({"dot1x"}), reason="wpa_supplicant's option "
+                "phase1 has it", is_about_key=True, is_loss=True))
+        return True
+
     def _read_macsec(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key of MACsec whose value decides. Return whether it is such a key."""
         folded, word = fold_word(key), fold_word(value)
@@ -585,6 +672,10 @@ class DraftReader:
                                                                                     *_FALSE):
             encrypts = int(word in _FALSE)
             self._note_key(path, f"{show_value(key)} is encrypts: {encrypts}", "wire")
+            self.implied["wire.encrypts"] = encrypts
+        elif folded in ("mode", "macsecmode", "protection", "security") and word in _WIRE_MODES:
+            encrypts = _WIRE_MODES[word]
+            self._note_key(path, f"{show_value(f'{key}: {value}')} is encrypts: {encrypts}", "wire")
             self.implied["wire.encrypts"] = encrypts
         elif folded in _CAK_SOURCES and word in _CAK_FROM_EAP:
             self.changes.append(Change(path, f"{key}: {value}", frozenset({"wire"}),
@@ -683,7 +774,14 @@ class DraftReader:
             NotUnderstoodError: The value has no meaning.
         """
         layer = name.partition(".")[0]
+        if name in LISTS:
+            self._read_list(name, value, path, key=key)
+            return
         joined = " ".join(map(str, value)) if isinstance(value, list) else value
+        number = read_quantity(joined) if isinstance(joined, str) else None
+        if number is not None and not self._is_accepted(name, joined) \
+                and self._is_accepted(name, number):
+            joined = number
         if isinstance(joined, bool):  # as it is written: yes, on, true
             spot = self.document.spots.get(path)
             written = repr(f"{key}: {spot.text}" if key else spot.text) if spot else str(joined)
@@ -699,7 +797,7 @@ class DraftReader:
         elif name == "link.keys" and key and isinstance(joined, str) and (
                 said := self._find_security(joined)):
             self.add_error(path, f"{written} is {said}", layer, is_loss="where a policy" in said)
-        elif name in _PROPOSALS and self._read_proposals(name, joined, path):
+        elif name in _PROPOSALS and self._read_proposals(name, value, path):
             pass
         elif not isinstance(joined, str | int):
             raise NotUnderstoodError
@@ -729,24 +827,90 @@ class DraftReader:
             value: The proposals in one text.
             path: Place of the value in the draft.
         """
-        is_ike = name == "ipsec.ike_proposal"
-        words = [word for word in re.split(r"[\s,;]+", str(value)) if word]
+        is_ike, layer = name == "ipsec.ike_proposal", "ipsec"
+        words = list_proposals(value)
         meant = {word: proposal for word in words
                  if (proposal := find_proposal(word, is_ike=is_ike)) is not None}
-        if len(words) < 2 or not meant:
+        shown, lacking = _join_words(words), [word for word in words if word not in meant]
+        if not words:
             return False
-        lacking = [word for word in words if word not in meant]
+        if not meant and lacking:  # so that the policy has one in any case
+            meant = {word: proposal for word in lacking[:1]
+                     if (proposal := find_nearest_proposal(word, is_ike=is_ike)) is not None}
+            if not meant:
+                return False
+            [[word, instead]] = meant.items()
+            # Without other mistakes, the loader's message says which keywords are known.
+            self.add_error(path, f"{show_value(word)} is {NOT_MEASURED} ({instead} is)", layer,
+                           is_loss=True, is_minor=path[-1] == short_name(name))
+            if not lacking[1:]:
+                self._claim_field(name, instead, path)
+                return True
+            lacking = lacking[1:]
+        elif len(words) < 2 and not isinstance(value, list | dict):
+            return False
         if lacking:
-            self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", "ipsec",
+            self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", layer,
                            is_loss=True)
         names = list(dict.fromkeys(meant.values()))
-        self.translated[name] = names[0]
+        self._claim_field(name, names[0], path)
         if len(names) > 1:
             lists = [f"{name.removesuffix('proposal')}{end}" for end in ("offered", "accepted")]
-            self.add_error(path, f"{show_value(value)} is {short_name(name)}, and all of them are "
-                           f"{' and '.join(map(short_name, lists))}", "ipsec")
+            self.add_error(path, f"{show_value(shown)} is {short_name(name)}, and all of them are "
+                           f"{' and '.join(map(short_name, lists))}", layer)
             self.implied |= {each: [*names] for each in lists}
+        elif not lacking and [*meant.values()] == [shown]:
+            self.add_error(path, f"{show_value(shown)} is {short_name(name)}, one proposal", layer)
+        elif not lacking:
+            self.add_error(path, f"{show_value(shown)} is {names[0]}", layer)
         return True
+
+    def _read_list(self, name: str, value: Any, path: KeyPath, *, key: str = "") -> None:
+        """Read the value of a field with a list, in other words or as one value.
+
+        Args:
+            name: Name of the field, such as `link.accepted`.
+            value: The value.
+            path: Place of the value in the draft.
+            key: The key above the value, if that is not the field's own.
+
+        Raises:
+            NotUnderstoodError: None of the words has a meaning.
+        """
+        if isinstance(value, bool | dict) or value is None:
+            raise NotUnderstoodError
+        words = value if isinstance(value, list) else [
+            word for word in re.split(r"[\s,;|]+", str(value)) if word]
+        meant = [self._find_item(name, word) for word in words]
+        known = list(dict.fromkeys(item for item in meant if item is not None))
+        if not known or not self._is_accepted(name, known):
+            raise NotUnderstoodError
+        lacking = [str(word) for word, item in zip(words, meant, strict=True) if item is None]
+        layer, shown = name.partition(".")[0], show_value(_join_words(value))
+        if lacking:  # Without other mistakes, the loader's message says which words are known.
+            self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", layer,
+                           is_loss=True, is_minor=True)
+        elif key:
+            self.add_error(path, f"{show_value(key)} is called {short_name(name)}", layer)
+        elif isinstance(value, list):
+            self.add_error(path, f"{shown} is {', '.join(map(str, known))}", layer, is_minor=True)
+        else:
+            self.add_error(path, f"{shown} stands where a list belongs", layer)
+        self._claim_field(name, known, path)
+        if LISTS[name] == "link.group":
+            self.implied.setdefault("link.group", known[0])
+
+    def _find_item(self, name: str, word: Any) -> Any:
+        """Return the item of a list that a word means, None if it has no meaning there."""
+        if isinstance(word, bool):
+            return None
+        if self._is_accepted(name, [word]):
+            return word
+        single = LISTS[name]
+        found = (find_meaning(single, word) or {}).get(single)
+        number = read_quantity(str(word))
+        return next((item for item in (found, number) if item is not None
+                     and self._is_accepted(name, [item])), None)
 
     def _set_meaning(self, name: str, fields: Fields, value: str | int, path: KeyPath,
                      written: str) -> None:
@@ -807,6 +971,12 @@ class DraftReader:
             groups = [int(word) for word in dict.fromkeys(words)]
             return {"link.group": groups[0], "link.station_groups": groups,
                     "link.access_point_groups": [*groups]}
+        if name == "link.vlan" and len(words) > 1 and all(
+                word.isdecimal() and self._is_accepted(name, int(word)) for word in words):
+            self.add_error(path, f"{show_value(value)} is vlan of the first station, and "
+                           "further_vlans of the others", "link")
+            first, *others = dict.fromkeys(map(int, words))
+            return {"link.vlan": first, **({"link.further_vlans": others} if others else {})}
         if name == "link.akm" and {*map(fold_word, words)} == {"sha1", "sha256"}:
             self.add_error(path, f"{show_value(value)} is two key managements, of which the "
                            "station uses one (akm)", "link")
@@ -875,7 +1045,9 @@ class DraftReader:
 
         The other arguments are fields of `Change`.
         """
-        self.changes.append(Change(path, text, frozenset(layers), is_about_key=is_about_key,
+        own = {part for part in path[1:2] if layers and path[0] == "layers" and len(path) > 2}
+        self.changes.append(Change(path, text, frozenset({*layers, *(own & {*MODELS})}),
+                                   is_about_key=is_about_key,
                                    is_minor=is_minor, is_loss=is_loss))
 
     def _note_key(self, path: KeyPath, text: str, *layers: str) -> None:

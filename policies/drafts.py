@@ -23,6 +23,7 @@ layers that it changes. A misfit is a field that contradicts the others, and is 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,7 @@ _DESCRIBED = 4
 #: Mistakes that a message describes if it names all that the corrected line lacks.
 _MOST_DESCRIBED = 10
 #: Fields of a draft that do not fit the others, and are left out.
-_MOST_MISFITS = 4
+_MOST_MISFITS = 8
 #: Misspellings that make a draft. A single one has a message that lists what is known.
 _FEWEST_MINOR = 2
 #: Layers that a corrected file begins with.
@@ -191,6 +192,9 @@ class _Corrector:
             layers["aaa"] = {"server": "hostapd"}
             self.reader.note_added(("layers", "aaa"), "aaa", "dot1x", "aaa")
         self._complete_ipsec(ipsec)
+        wire = layers.get("wire")
+        if isinstance(wire, dict) and "macsec" not in wire:
+            self._add_key(wire, "wire", "macsec", "GCM-AES-128")
 
     def _complete_link(self, link: dict[str, Any], dot1x: dict[str, Any] | None) -> None:
         is_wep = str(link.get("cipher")).startswith("WEP")
@@ -232,8 +236,14 @@ class _Corrector:
             tokens = ike.split("-")
             self._add_key(ipsec, "ipsec", "esp_proposal", "-".join(
                 tokens[:1 if "-prf" in ike else 2]))
-        if ipsec.get("dpd") and ipsec["ike"] == 2 and not {"mobike", "mode"} & {*ipsec}:
+        if ipsec["ike"] == 2 and not {"mobike", "mode"} & {*ipsec} and (
+                needing := [name for name in ("dpd", "keepalive") if ipsec.get(name)]):
             self._add_key(ipsec, "ipsec", "mobike", 1)
+            path = next((path for path in self.document.spots if "layers" in path
+                         and fold_word(path[-1]).startswith(needing[0])), ("layers", "ipsec"))
+            self.reader.add_error(
+                path, f"{needing[0]} is measured behind a router with "
+                "NAT, so mobike: 1 is added", "ipsec", is_minor=True)
 
     def _add_key(self, block: dict[str, Any], layer: str, key: str, value: Any) -> None:
         self.reader.note_added(("layers", layer, key), key, layer)
@@ -264,33 +274,38 @@ class _Corrector:
     def _is_valid(self, data: dict[str, Any]) -> bool:
         """Return whether the corrected file is a valid policy, without fields that do not fit."""
         for _ in range(_MOST_MISFITS):
-            try:
-                PolicyFile.model_validate({"layers": {}, **data} if "extends" in data else data)
-            except ValidationError as error:
-                if not self._leave_misfit(error, data):
-                    return False
-            else:
+            error = _find_error(data)
+            if error is None:
                 return True
+            if not self._leave_misfit(error, data):
+                return False
         return False
 
     def _leave_misfit(self, error: ValidationError, data: dict[str, Any]) -> bool:
         """Leave out a field that contradicts the others, and return whether there was such a field.
 
-        Fields in a policy's own words are never left out. They have messages of their own.
+        Fields in a policy's own words are left out last, and none whose absence changes nothing.
         """
-        for detail in error.errors(include_url=False):
-            for keys in detail.get("ctx", {}).get("at", ()):
-                layer, *inside = map(str, [*detail["loc"], *keys][1:] or ("",))
-                if layer in MODELS and self._leave_key(data["layers"].get(layer), layer, inside):
-                    self.changes.append(Change(
-                        ("layers", layer), show_value(inside[-1]), frozenset({layer}),
-                        reason=str(detail["ctx"]["what"]), is_loss=True))
-                    return True
+        before = error.errors(include_url=False)
+        blamed = [(detail, list(map(str, [*detail["loc"], *keys][1:] or ("",))))
+                  for detail in before
+                  for keys in detail.get("ctx", {}).get("at", ())]
+        blamed.sort(key=lambda item: ".".join(item[1]) in self.reader.said)
+        for detail, (layer, *inside) in blamed:
+            layers = copy.deepcopy(data["layers"])
+            if layer in MODELS and self._leave_key(layers.get(layer), layer, inside) and (
+                    (after := _find_error({**data, "layers": layers})) is None
+                    or after.errors(include_url=False)[0]["msg"] != detail["msg"]):
+                data["layers"] = layers
+                self.changes.append(Change(
+                    ("layers", layer), show_value(inside[-1]), frozenset({layer}),
+                    reason=str(detail["ctx"]["what"]), is_loss=True))
+                return True
         return False
 
     def _leave_key(self, block: Any, layer: str, inside: Sequence[str]) -> bool:
         """Delete a key of a layer, or of a block in it, and return whether it may be left out."""
-        if not inside or f"{layer}.{'.'.join(inside)}" in self.reader.said:
+        if not inside:
             return False
         *above, key = inside
         field = MODELS[layer].model_fields.get(inside[0])
@@ -342,6 +357,15 @@ class _Corrector:
                                                       for key in raw):
                 return new
         return {layer: block}
+
+
+def _find_error(data: Mapping[str, Any]) -> ValidationError | None:
+    """Return the error of a corrected file, None if it is a valid policy."""
+    try:
+        PolicyFile.model_validate({"layers": {}, **data} if "extends" in data else data)
+    except ValidationError as error:
+        return error
+    return None
 
 
 # --- The message ---

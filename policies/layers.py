@@ -52,6 +52,8 @@ IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls", "eap-msch
 #: MACsec cipher suites that the daemons of both ends support. Those of Debian 12 and 13 have the
 #: first one alone.
 Macsec = Literal["GCM-AES-128", "GCM-AES-256"]
+#: Kinds of keys of certificates in the 192-bit suite.
+SUITE_KEYS = ("p-384", "rsa-3072", "rsa-4096")
 
 
 def _group_of(proposal: str) -> str:
@@ -187,6 +189,10 @@ class IpsecLayer(SparseLayer):
                              "write authentication: pubkey or psk, or leave mlkem768 out of "
                              "ike_proposal", ("authentication",), ("ike_proposal",))
         for field in ("dpd", "keepalive"):
+            if getattr(self, field) and (self.ike == 1 or self.mode == "transport"):
+                other = "ike is 1" if self.ike == 1 else "mode is transport"
+                raise make_fault(f"{field} is measured with MOBIKE behind a router with NAT, and "
+                                 f"{other}", f"leave out {field}", (field,), ("mobike",))
             if getattr(self, field) and not self.mobike:
                 raise make_fault(f"{field} is measured behind a router with NAT, and mobike is "
                                  "needed to get there", f"write mobike: 1, or leave out {field}",
@@ -366,10 +372,14 @@ class Layers(UpperLayers):
                 and self.dot1x.has_certificate_of_server):
             return self
         tls = self.dot1x.tls
-        if tls is None or tls.key != "p-384" or tls.version == "1.3":
-            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384",
-                             "write tls: {key: p-384}, without version",
-                             ("dot1x", "tls" if tls else "eap"), ("link", "akm"))
+        if tls is None or tls.key not in SUITE_KEYS or tls.version == "1.3":
+            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or "
+                             "of RSA with 3072 bits or more", "write tls: {key: p-384}, without "
+                             "version", ("dot1x", "tls" if tls else "eap"), ("link", "akm"))
+        if tls.station_key and tls.station_key not in SUITE_KEYS:
+            raise make_fault(f"the 192-bit suite has no certificates with {tls.station_key}",
+                             "leave out station_key", ("dot1x", "tls", "station_key"),
+                             ("link", "akm"))
         return self
 
     @model_validator(mode="after")
@@ -448,6 +458,11 @@ class Layers(UpperLayers):
             if (setting.daemon, setting.name) == ("wpa_supplicant", "phase1") and self.dot1x:
                 tls = self.dot1x.tls
                 check_phase1(setting, self.dot1x.eap, tls.version if tls else "1.2")
+                if (self.link and self.link.akm == "suite-b-192" and tls and tls.key != "p-384"
+                        and "tls_suiteb=1" not in str(setting.value).split()):
+                    raise make_fault("phase1 stands in place of what has the station refuse RSA "
+                                     "keys below 3072 bits, as the 192-bit suite does",
+                                     "add tls_suiteb=1 to it", setting.path)
         return self
 
     def _policy_word(self, field: str) -> str | None:

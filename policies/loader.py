@@ -173,13 +173,14 @@ class _MisplacedKey(NamedTuple):
 #: Keys in lower case that people try for a layer.
 _MISPLACED_KEYS = {
     "macsec": _MisplacedKey(
-        "layers", "write wire: with macsec: GCM-AES-128 or GCM-AES-256 below it"),
+        "layers", "write wire: {macsec: GCM-AES-128}"),
     **dict.fromkeys(("wifi", "wlan", "air", "wpa", "wpa2", "wpa3", "wireless"), _MisplacedKey(
-        "layers", "write link: for what protects frames on the air, and dot1x: for EAP")),
+        "layers", "write link: {cipher: CCMP, keys: psk} (or other values, and dot1x: for EAP)")),
     **dict.fromkeys(("8021x", "802.1x", "eap", "radius"), _MisplacedKey(
-        "layers", "write dot1x: with eap: below it")),
-    **dict.fromkeys(("ike", "ikev2", "vpn"), _MisplacedKey(
-        "layers", "write ipsec: with ike: 2 below it, or wireguard: {}")),
+        "layers", "write dot1x: {eap: PEAP, inner: MSCHAPV2} (or another method)")),
+    **dict.fromkeys(("ike", "ikev1", "ikev2", "vpn"), _MisplacedKey(
+        "layers", "write ipsec: {ike: 2, ike_proposal: aes256-sha256-modp2048, esp_proposal: "
+        "aes256-sha256} (or other values, or wireguard: {})")),
     **dict.fromkeys(("passphrase", "password", "psk", "secret"), _MisplacedKey(
         "layers.link", "leave it out: it is made anew for each run; write keys: psk or sae")),
 }

@@ -16,6 +16,7 @@ from typing import Any, get_args
 from pydantic_core import PydanticCustomError
 
 from policies.eap_methods import METHODS, TUNNELS
+from policies.errors import suggest_word
 from policies.fields import check_realm, check_server_name
 from policies.link import Cipher, KeyManagement
 from policies.options import NOT_BUILT_IN, Daemon, is_secret, load_options
@@ -52,6 +53,16 @@ SERVER_NAME = ("dot1x.tls.server_name is the RADIUS server's DNS name, and serve
 NO_XPN = "wpa_supplicant has no suite with XPN"
 NO_CAK_FROM_EAP = "a key (CAK) from EAP is not measured here, all wires have one of the run"
 ISOLATED = "frames between stations pass their agent here"
+#: Why a policy has no certificate that is not valid, by the word for it.
+_EXPIRED = ("policies have valid certificates, and a fault of a run has expired ones: --fault "
+            "expired-certificate, expired-server-certificate or expired-intermediate")
+CERTIFICATE_STATES: Mapping[str, str] = {
+    **dict.fromkeys(("expired", "outofdate", "outdated", "notyetvalid"), _EXPIRED),
+    "revoked": "tls.revocation: crl or ocsp has the server refuse such certificates, and --fault "
+    "revoked-certificate gives the station one",
+    **dict.fromkeys(("selfsigned", "untrusted", "unknownca", "wrongca", "invalid", "rogue"),
+                    "policies have certificates of one authority, and --fault wrong-ca has the "
+                    "station trust another one")}
 #: Prefix of a reason among other names of keys: the key is left out for it.
 LEFT_OUT = "!"
 
@@ -111,6 +122,8 @@ PAIRWISE_CIPHERS: tuple[str, ...] = ("CCMP-256", "GCMP-256", "CCMP", "GCMP", "TK
 # --- Names of products and standards for the protection of a network ---
 
 _WPA2_PSK = {"link.cipher": "CCMP", "link.keys": "psk"}
+#: Passphrases by device, which products call private, multiple, dynamic or identity PSK.
+_BY_DEVICE = {"link.keys": "psk", "link.passphrases": "by-device"}
 _WPA3_SAE = {"link.cipher": "CCMP", "link.keys": "sae", "link.pmf": 2}
 _WPA2_EAP = {"link.cipher": "CCMP", "link.keys": "eap"}
 #: Names for all that protects the air, by folded words.
@@ -119,6 +132,9 @@ SECURITY: Mapping[str, Fields] = fold_keys({
     "wep-64 wep-40": {"link.cipher": "WEP-40", "link.keys": "static"},
     "wpa-personal wpa1 wpa-psk-tkip": {"link.cipher": "TKIP", "link.keys": "psk"},
     "wpa-psk passphrase psk": {"link.keys": "psk"},
+    "ppsk mpsk dpsk ipsk epsk upsk private-psk multi-psk dynamic-psk identity-psk per-device-psk "
+    "psk-per-device wpa-ppsk wpa-mpsk wpa-dpsk wpa-ipsk private-pre-shared-key": _BY_DEVICE,
+    "wpa2-ppsk wpa2-mpsk wpa2-dpsk wpa2-ipsk": {"link.cipher": "CCMP", **_BY_DEVICE},
     "wpa2-psk wpa2-personal psk2 rsn-psk wpa2-psk-aes wpa2-psk-ccmp wpa2-aes wpa2-ccmp wpa2":
         _WPA2_PSK,
     "wpa3 sae wpa3-sae wpa3-personal wpa3-psk psk3 wpa3-sae-aes wpa3-personal-sae": _WPA3_SAE,
@@ -223,6 +239,10 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
             "okc": "pkc opportunistic-key-caching proactive-key-caching opportunistic",
             "pmksa": "pmk-caching pmksa-caching pmkid cached sticky"}),
         **_make_switch("link.roaming", on="ft", off=None)},
+    "link.passphrases": {**_make_words("link.passphrases", {
+        "by-device": "per-device device devices private multi multiple individual per-user "
+        "per-station by-station per-client by-mac per-mac mac unique each ppsk mpsk dpsk ipsk"}),
+        **_make_switch("link.passphrases", on="by-device", off=None)},
     "link.ft_over_ds": _make_switch("link.ft_over_ds", off=None),
     "link.owe_transition": _make_switch("link.owe_transition"),
     "link.neighbor_report": _make_switch("link.neighbor_report"),
@@ -302,6 +322,7 @@ WHY_NOT_HERE: Mapping[str, str] = {"wire.macsec": NO_XPN, "link.keys": f"SAE-PK 
 _SECONDS = ("ipsec.dpd", "ipsec.keepalive", "wireguard.keepalive")
 #: The name of a server, perhaps by its kind or in a distinguished name, or the names in a domain.
 _SERVER_NAME = re.compile(r"(?:dns:|.*\bcn=)?(\*?\.)?([^*.][^*;,/= ]*)")
+_QUANTITY = re.compile(r"(0|[1-9]\d{0,8}) ?(b|bytes?|octets?)?", re.IGNORECASE)
 _TIME = re.compile(r"(\d{1,6}) ?(s|secs?|seconds?|m|min|minutes?|h|hours?)?", re.IGNORECASE)
 
 #: EAP methods that are not measured, with the one that has the most similar tunnel.
@@ -387,6 +408,12 @@ def read_seconds(text: str) -> int | None:
     if found is None:
         return None
     return int(found[1]) * {"m": 60, "h": 3600}.get((found[2] or "s")[0].lower(), 1)
+
+
+def read_quantity(text: str) -> int | None:
+    """Return the whole number in a text such as `1380` or `1380 bytes`, None without one."""
+    found = _QUANTITY.fullmatch(text.strip())
+    return None if found is None else int(found[1])
 
 
 def _says_nobody(identity: str) -> bool:
@@ -478,6 +505,9 @@ _LINK_KEYS = fold_keys({
     "beacon-prot": "link.beacon_protection",
     "group-cipher group-data-cipher": "link.group_cipher",
     "vlan vlan-id vlanid vlans": "link.vlan",
+    "ppsk mpsk dpsk ipsk private-psk private-psks multi-psk dynamic-psk per-device-passphrase "
+    "per-device-psk psk-per-device": "link.passphrases",
+    "other-vlans more-vlans extra-vlans additional-vlans further-vlan": "link.further_vlans",
     "owe-transition-mode": "link.owe_transition",
     "dynamic-vlan vlan-assignment": LEFT_OUT + "it follows from vlan, the number of the VLAN",
     "group": LEFT_OUT + "it is group_cipher, if frames to all have another cipher",
@@ -623,6 +653,25 @@ def find_proposal(text: str, *, is_ike: bool, skips_unknown: bool = False) -> st
     joined += [parts[kind] for kind in (("group", "additional") if is_ike else ("group",))
                if kind in parts]
     return "-".join(joined)
+
+
+def find_nearest_proposal(text: str, *, is_ike: bool) -> str | None:
+    """Return a proposal with the algorithms of another one that qop has, and usual ones else.
+
+    None is returned if the text names no algorithm.
+    """
+    known = {kind: token for word in text.strip().rstrip("!").split("-")
+             for kind, names in reversed(_KINDS)
+             if (token := find_token(word) or suggest_word(word, names)) in names}
+    if not known:
+        return None
+    # The largest group of the same kind, in place of a larger one.
+    group = "modp4096" if "modp" in text.casefold() else "ecp384"
+    has_group = is_ike or "group" in known or bool(re.search(r"modp|ecp|curve|x448", text))
+    words = [known.get("encryption", "aes256"), known.get("integrity", "sha256"),
+             *([known.get("prf", "")] if "prf" in known and known.get("encryption") in AEADS
+               else []), *([known.get("group", group)] if has_group else [])]
+    return find_proposal("-".join(words), is_ike=is_ike)
 
 
 def split_proposal(text: str, *, skips_unknown: bool = False) -> dict[str, str] | None:

@@ -50,6 +50,9 @@ class ReleaseSizes(NamedTuple):
     weak_hello_margin: int = 0
     #: The server's name in a challenge of MSCHAPv2, such as "freeradius-3.2.1".
     mschap_name: int = 16
+    #: How much longer a station's hello of the 192-bit suite is with certificates of RSA: without
+    #: SUITEB192, OpenSSL below 3.6 names a third point format.
+    suite_b_rsa_margin: int = 1
 
 
 #: Read in captures: hostapd and wpa_supplicant 2.10 of Debian 12 and 13, 2.11 of testing;
@@ -60,7 +63,7 @@ RELEASES = {
     "trixie": ReleaseSizes(199, 88, 248, ("x25519mlkem768", "x25519"), 40, 40, 4, 9,
                            weak_hello_margin=3),
     "forky": ReleaseSizes(197, 87, 246, ("x25519mlkem768", "x25519"), 40, 40, 4, 9, 6,
-                          weak_hello_margin=3, mschap_name=17),
+                          weak_hello_margin=3, mschap_name=17, suite_b_rsa_margin=0),
 }
 #: CompressedCertificate without the compressed bytes: algorithm and two lengths.
 _COMPRESSED_HEAD_BYTES = 8
@@ -112,8 +115,8 @@ class EapLogin:
     - `client_fragment_bytes`: wpa_supplicant's fragment_size, the TLS data of an EAP packet
     - `identity`: the outer identity, which the station sends outside of TLS
     - `authority_names`: common names of the authorities that the server accepts
-    - `admits_weak`: whether the station admits weak signatures (OpenSSL's SECLEVEL=0). The server
-      does, too, unless its key is p-384.
+    - `admits_weak`: whether both ends admit weak signatures (OpenSSL's SECLEVEL=0), unless they
+      use the 192-bit suite or the server's key is p-384
     - `is_suite_b`: whether the station offers only the suites of the 192-bit level
     - `release`: Debian release of the daemons, of `RELEASES`
     - `compressed_bytes`: size of the station's certificates after compression, which depends on
@@ -179,7 +182,7 @@ class EapLogin:
         own, (_, share) = RELEASES[self.release], GROUPS[self.group]
         yield Flight(STATION, self._hello_12())
         key_exchange = 4 + share + 4 + KEY_KINDS[self.server_key].signature
-        is_weak = self.admits_weak and self.server_key != "p-384"
+        is_weak = self.admits_weak and self.server_key != "p-384" and not self.is_suite_b
         request = (4 + 2 + own.signatures_12 + _WEAK_ALGORITHMS_BYTES * is_weak
                    + self._authority_bytes())
         asks = self.has_client_certificate
@@ -201,7 +204,9 @@ class EapLogin:
 
     def _hello_12(self) -> int:
         own = RELEASES[self.release]
-        return own.hello_suite_b if self.is_suite_b else (
+        if self.is_suite_b:
+            return own.hello_suite_b + own.suite_b_rsa_margin * (self.server_key != "p-384")
+        return (
             own.hello_12 + (_WEAK_ALGORITHMS_BYTES - own.weak_hello_margin) * self.admits_weak)
 
     @staticmethod

@@ -54,12 +54,15 @@ _WPA_AND_RSN = 3
 _MOST_EXCHANGES = 10
 #: VLAN of a policy whose source does not say the number, which is the RADIUS server's.
 _ANY_VLAN = 20
+#: Bytes of TLS in a packet of the authentication server that a policy can have.
+_FRAGMENTS = range(100, 1401)
 #: Values that qop writes itself, or that are hostapd's own default.
 _USUAL = {"auth_algs": "1", "eapol_version": "2", "eap_reauth_period": "0", "wpa_group_rekey": "0",
           "wep_rekey_period": "0", "ap_isolate": "1", "ft_over_ds": "0", "eap_server": "0",
           "reassociation_deadline": "1000", "fils_dh_group": "19", "ignore_broadcast_ssid": "0",
           "disable_pmksa_caching": "0", "okc": "0", "wpa_strict_rekey": "0", "ocv": "0",
           "beacon_prot": "0", "rrm_neighbor_report": "0", "bss_transition": "0",
+          "radius_require_message_authenticator": "0", "wpa_psk_radius": "0", "check_crl": "0",
           "owe_ptk_workaround": "0", "sae_confirm_immediate": "0", "transition_disable": "0"}
 
 
@@ -81,19 +84,21 @@ def _make_network(settings: Sequence[Setting]) -> Network:
                    bss_filler(options, "hostapd.conf"))
 
 
-def bss_filler(options: Options, whose: str) -> Callable[[PolicyDraft], None]:
+def bss_filler(options: Options, whose: str,
+               vlans: Sequence[Setting] = ()) -> Callable[[PolicyDraft], None]:
     """Return a function that sets a policy's fields from hostapd's options of one BSS.
 
     Args:
         options: The options.
         whose: What the file is, in words.
+        vlans: Settings with the numbers of VLANs, if the file has them.
     """
     def fill_policy(draft: PolicyDraft) -> None:
         counting = options.take_last(draft)
         _set_protection(draft, counting, whose)
         for option in counting.options:
             _place_option(draft, option)
-        _set_vlan(draft, counting)
+        _set_vlan(draft, counting, vlans)
 
     return fill_policy
 
@@ -112,8 +117,24 @@ def _set_protection(draft: PolicyDraft, options: Options, whose: str) -> None:
     else:
         _set_wep(draft, options, has_eap=has_eap)
     if has_eap:
-        assume_eap(draft, whose)
+        _set_own_server(draft, options)
+        if draft.find_value("dot1x.eap") is None:
+            assume_eap(draft, whose)
     complete_link(draft)
+
+
+def _set_own_server(draft: PolicyDraft, options: Options) -> None:
+    """Set the settings of TLS of a hostapd that is the authentication server itself."""
+    if not options.is_set(draft, "eap_server"):
+        return
+    lists, size, flags = map(options.find_option, ("check_crl", "fragment_size", "tls_flags"))
+    if lists is not None and options.is_set(draft, "check_crl"):
+        draft.assume_field("dot1x.eap", "TLS", "the server checks certificates of stations")
+        draft.set_field("dot1x.tls.revocation", "crl", lists.setting)
+    if size is not None and size.value.isdecimal() and int(size.value) in _FRAGMENTS:
+        draft.set_field("dot1x.tls.fragment_bytes", int(size.value), size.setting)
+    if flags is not None and "[ENABLE-TLSV1.3]" in flags.value.upper():
+        draft.set_field("dot1x.tls.version", "1.3", flags.setting)
 
 
 def _set_rsn(draft: PolicyDraft, options: Options, wpa: int) -> None:
@@ -209,13 +230,28 @@ def _set_roaming(draft: PolicyDraft, options: Options) -> None:
         set_cached_keys(draft, cache)
 
 
-def _set_vlan(draft: PolicyDraft, options: Options) -> None:
+def set_vlans(draft: PolicyDraft, numbers: Sequence[Setting]) -> None:
+    """Set the VLAN of the first station, and those of further stations."""
+    by_number = {int(setting.value): setting for setting in reversed(numbers)
+                 if setting.value.isdecimal()}
+    first, *others = sorted(by_number, key=lambda number: by_number[number].line)
+    draft.set_field("link.vlan", first, by_number[first])
+    if others:
+        draft.set_field("link.further_vlans", others, *(by_number[each] for each in others))
+    draft.take_over(*(setting for setting in numbers if setting.value.isdecimal()))
+
+
+def _set_vlan(draft: PolicyDraft, options: Options, numbers: Sequence[Setting]) -> None:
     """Set the VLAN of stations if the access point gets it from RADIUS or from a passphrase."""
     option = options.find_option("dynamic_vlan")
     if option is None:
         return
     is_used = draft.find_value("link.keys") == "eap" or draft.find_value("link.passphrases")
     if strip_quotes(option.value) == "0":
+        draft.take_over(option.setting)
+    elif draft.find_value("link.keys") == "eap" and any(
+            each.value.isdecimal() for each in numbers):
+        set_vlans(draft, numbers)
         draft.take_over(option.setting)
     elif is_used and not options.is_set(draft, "wep_key_len_unicast"):
         draft.set_field("link.vlan", _ANY_VLAN, option.setting)
@@ -244,6 +280,11 @@ def _set_radius(draft: PolicyDraft, option: Option) -> bool:
         draft.set_field("dot1x.transport", "radsec", option.setting)
     elif option.name == "acct_server_addr":
         draft.set_field("dot1x.accounting", 1, option.setting)
+    elif option.name == "radius_require_message_authenticator" and strip_quotes(
+            option.value) == "1":
+        draft.set_field("dot1x.message_authenticator", "required", option.setting)
+        draft.note_loss(option.setting, "access points of the file insist on it in answers; the "
+                        "policy's server insists on it in requests")
     else:
         return False
     return True
@@ -254,6 +295,8 @@ def _place_option(draft: PolicyDraft, option: Option) -> None:
     value = strip_quotes(option.value)
     if option.name == "dynamic_vlan":
         return  # Its meaning depends on options behind it: see _set_vlan.
+    if draft.has_set(option.setting):
+        return
     if not value.strip():
         draft.leave_out(option.setting, "the file leaves it empty")
     elif _set_radius(draft, option):
@@ -265,6 +308,10 @@ def _place_option(draft: PolicyDraft, option: Option) -> None:
     elif option.name == "wpa_psk_file" and draft.find_value("link.keys") == "psk" \
             and draft.find_value("link.cipher") != "TKIP" and "link.offered" not in draft.fields:
         draft.set_field("link.passphrases", "by-device", option.setting)
+    elif option.name == "wpa_psk_radius" and draft.find_value("link.keys") == "psk" \
+            and draft.find_value("link.cipher") != "TKIP" and "link.offered" not in draft.fields:
+        draft.set_nearest({"link.passphrases": "by-device"}, option.setting,
+                          "a passphrase by device from RADIUS", "passphrases by device")
     elif option.name == "ft_over_ds" and draft.find_value("link.roaming") in ("ft", "ft-pull"):
         draft.set_field("link.ft_over_ds", 1, option.setting)
         draft.note_loss(option.setting, "hostapd leaves it to each station; the policy's station "

@@ -101,6 +101,8 @@ def _fill_passphrase(draft: PolicyDraft, values: Mapping[str, Setting]) -> None:
         draft.assume_field("link.keys", "psk", f"{_UNSAID}; iwd takes SAE (WPA3) where the access "
                            "point offers it")
         draft.assume_field("link.pmf", 1, "iwd's default")
+        draft.assume_field("link.accepted", ["SAE", "WPA-PSK-SHA256", "WPA-PSK"],
+                           "iwd takes all of them where the access point offers them")
     draft.assume_field("link.cipher", "CCMP", f"{_UNSAID}, and this is the most common")
 
 

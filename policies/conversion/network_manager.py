@@ -66,9 +66,9 @@ _TLS_FLAGS = {0x1: "tls_disable_tlsv1_0=1", 0x2: "tls_disable_tlsv1_1=1",
               0x10: "tls_disable_tlsv1_3=1", 0x20: "tls_disable_tlsv1_0=0",
               0x40: "tls_disable_tlsv1_1=0", 0x80: "tls_disable_tlsv1_2=0",
               0x100: "tls_disable_tlsv1_3=0"}
-#: What else a station of NetworkManager takes, by its key management.
-_FURTHER = {"WPA-PSK": "SAE (WPA3), SHA-256 and fast transition",
-            "WPA-EAP": "SHA-256 and fast transition"}
+#: All that a station of NetworkManager takes, by its key management.
+_FURTHER = {"WPA-PSK": ("SAE", "WPA-PSK-SHA256", "WPA-PSK"),
+            "WPA-EAP": ("WPA-EAP-SHA256", "WPA-EAP")}
 
 
 def read_networks(source: Source) -> list[Network]:
@@ -168,11 +168,27 @@ def _fill_wifi(draft: PolicyDraft, sections: Sequence[Section], values: _Values)
         raise make_refusal(draft.source, algorithm, f"LEAP is {NOT_MEASURED}", "write wpa-eap")
     if any(section.name == "wifi-security" for section in sections):
         options = _join_phase1(draft, Options(options).take_last(draft).options)
+        options = _without_ciphers(draft, options)
         network_filler(Options(options), line, "the profile")(draft)
         _say_defaults(draft, options)
     else:  # an open network
         for option in options:
             draft.leave_out(option.setting, FROM_SCENARIO)
+
+
+def _without_ciphers(draft: PolicyDraft, options: Sequence[Option]) -> list[Option]:
+    """Return the options without ciphers if the profile has the 192-bit suite.
+
+    NetworkManager then gives wpa_supplicant GCMP-256, and does not read the profile's ciphers.
+    """
+    if not any(option.name == "key_mgmt" and option.value == "WPA-EAP-SUITE-B-192"
+               for option in options):
+        return [*options]
+    for option in options:
+        if option.name in ("pairwise", "group"):
+            draft.leave_out(option.setting, "NetworkManager has GCMP-256 with this key-mgmt in any "
+                            "case (assumed)")
+    return [option for option in options if option.name not in ("pairwise", "group")]
 
 
 def _join_phase1(draft: PolicyDraft, options: Sequence[Option]) -> list[Option]:
@@ -186,7 +202,7 @@ def _join_phase1(draft: PolicyDraft, options: Sequence[Option]) -> list[Option]:
 
 
 def _say_defaults(draft: PolicyDraft, options: Sequence[Option]) -> None:
-    """Assume NetworkManager's default of PMF, and note which other key managements it takes."""
+    """Assume NetworkManager's default of PMF, and the other key managements that it takes."""
     by_name = {option.name: option for option in options}
     has_rsn = draft.find_value("link.keys") in ("psk", "eap") and draft.find_value(
         "link.cipher") not in ("TKIP", "WEP-40", "WEP-104")
@@ -195,9 +211,11 @@ def _say_defaults(draft: PolicyDraft, options: Sequence[Option]) -> None:
                            "(wifi-sec.pmf) says nothing else")
     management = by_name.get("key_mgmt")
     if management is not None and has_rsn and management.value in _FURTHER:
-        draft.note_loss(management.setting, f"NetworkManager also takes "
-                        f"{_FURTHER[management.value]} where the access point offers them "
-                        "(assumed); the policy has none of them")
+        names = [name for name in _FURTHER[management.value]
+                 if name != "SAE" or draft.find_value("link.pmf")]
+        draft.assume_field("link.accepted", names, "NetworkManager takes all of them where the "
+                           "access point offers them; also fast transition, for which there is "
+                           "'roaming: ft'")
 
 
 def _make_options(draft: PolicyDraft, section: str, setting: Setting) -> Iterator[Option]:

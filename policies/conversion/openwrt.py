@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from policies.conversion import syntax
-from policies.conversion.hostapd import bss_filler
+from policies.conversion.hostapd import bss_filler, set_vlans
 from policies.conversion.network import Network, decode_name
 from policies.conversion.result import PolicyDraft, make_refusal
 from policies.conversion.source import Setting, Source
@@ -52,7 +52,8 @@ _SITE = ("device", "network", "ifname", "mode", "wds", "disabled")
 _DEVICE_SECTIONS = ("wifi-station", "wifi-vlan")
 _DEVICE_REASONS = {
     "key": CREDENTIAL, "mac": "link.passphrases is of WPA2 with a passphrase alone",
-    "vid": "link.vlan is one, of 802.1X or of a device with a passphrase of its own"}
+    "vid": "link.vlan and further_vlans are of 802.1X with dynamic_vlan, and of devices with a "
+    "passphrase of their own"}
 _SECRETS = ("key", "key1", "key2", "key3", "key4")
 #: Options that OpenWrt takes in any word for yes, and hostapd as a number.
 _SWITCHES = ("hidden", "isolate", "auth_cache", "ieee80211k", "ieee80211v", "bss_transition")
@@ -127,8 +128,10 @@ def _interface_filler(section: UciSection, settings: dict[str, Setting],
         counting = [each for each in section.settings if each not in replaced]
         if mode.startswith("ap"):
             options = Options([*_access_point_options(draft, counting, settings)])
-            bss_filler(options, _WHOSE)(draft)
-            _set_devices(draft, devices)
+            vlans = [each for device in devices if device.type == "wifi-vlan"
+                     for each in device.settings if each.key == "vid"]
+            bss_filler(options, _WHOSE, vlans)(draft)
+            _set_devices(draft, devices, vlans)
         else:
             options = Options([*_station_options(draft, counting, settings)])
             network_filler(options, section.line, _WHOSE)(draft)
@@ -136,19 +139,25 @@ def _interface_filler(section: UciSection, settings: dict[str, Setting],
     return fill_policy
 
 
-def _set_devices(draft: PolicyDraft, devices: Sequence[UciSection]) -> None:
-    """Set passphrases by device, and the VLAN of such a device."""
+def _set_devices(draft: PolicyDraft, devices: Sequence[UciSection],
+                 vlans: Sequence[Setting]) -> None:
+    """Set passphrases by device, and the VLANs of such devices."""
     if draft.find_value("link.keys") != "psk" or "link.offered" in draft.fields:
         return
+    numbers: list[Setting] = []
     for section in devices:
         values = {setting.key: setting for setting in section.settings}
         if section.type != "wifi-station" or "mac" not in values:
             continue
         draft.set_field("link.passphrases", "by-device", values["mac"])
         number = values.get("vid")
-        if number is not None and number.value.isdecimal() and "link.vlan" not in draft.fields:
-            draft.set_field("link.vlan", int(number.value), number)
+        if number is not None and number.value.isdecimal():
+            numbers.append(number)
         draft.take_over(*(values[key] for key in ("iface",) if key in values))
+    if numbers:
+        set_vlans(draft, numbers)
+        used = {number.value for number in numbers}
+        draft.take_over(*(each for each in vlans if each.value in used))
 
 
 # --- OpenWrt's word for the protection of a network ---
@@ -185,7 +194,7 @@ _MANAGEMENTS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "PSK-SAE": (("WPA-PSK", "SAE"), ("FT-PSK", "FT-SAE")), "OWE": (("OWE",), ()),
     "EAP": (("WPA-EAP",), ("FT-EAP",)), "EAP2": (("WPA-EAP-SHA256",), ("FT-EAP",)),
     "EAP-EAP2": (("WPA-EAP", "WPA-EAP-SHA256"), ("FT-EAP",)),
-    "EAP192": (("WPA-EAP-SUITE-B-192",), ()),
+    "EAP192": (("WPA-EAP-SUITE-B-192",), ("FT-EAP-SHA384",)),
 }
 #: Key managements that OpenWrt's hostapd.sh adds with protected management frames.
 _WITH_PMF = {"PSK": "WPA-PSK-SHA256", "PSK-SAE": "WPA-PSK-SHA256", "EAP": "WPA-EAP-SHA256"}
@@ -199,6 +208,13 @@ def _protection_options(draft: PolicyDraft, settings: dict[str, Setting]) -> Ite
     if encryption is None:
         return
     version, kind, ciphers = _split_encryption(draft, encryption)
+    if kind in ("NONE", "WEP", "8021X"):
+        for key, what in (("ieee80211r", "fast transition is"),
+                          ("ieee80211w", "protected management frames are")):
+            if key in settings and settings[key].value != "0":
+                draft.leave_out(settings[key], f"{what} of WPA2 and WPA3")
+            elif key in settings:
+                draft.take_over(settings[key])
     if kind == "8021X":
         yield Option("ieee8021x", "1", encryption)
         yield Option("key_mgmt", "IEEE8021X", encryption)
@@ -221,9 +237,15 @@ def _rsn_options(draft: PolicyDraft, settings: dict[str, Setting], version: str,
         words = (*words, *roaming)
         draft.take_over(fast)
     elif fast is not None and fast.value.lower() in _TRUE:
-        draft.leave_out(fast, f"fast transition with this encryption is {NOT_MEASURED}")
+        draft.leave_out(fast, f"{kind} has no fast transition")
     elif fast is not None:
         draft.take_over(fast)
+    fils = settings.get("fils")
+    if fils is not None and fils.value.lower() in _TRUE and kind in ("EAP", "EAP2", "EAP-EAP2"):
+        words = (*words, "FILS-SHA256")
+        draft.take_over(fils)
+    elif fils is not None and fils.value.lower() not in _TRUE:
+        draft.take_over(fils)
     number = pmf.value if pmf is not None else _USUAL_PMF.get(kind, "0")
     if number in ("1", "2") and kind in _WITH_PMF and version != "1":
         words = (*words, _WITH_PMF[kind])
@@ -260,7 +282,7 @@ def _renamed_options(draft: PolicyDraft, settings: Sequence[Setting],
     for setting in settings:
         if setting.key in _SECRETS:
             draft.leave_out(setting, CREDENTIAL)
-        elif setting.key not in (*_SITE, "encryption", "ieee80211w", "ieee80211r"):
+        elif setting.key not in (*_SITE, "encryption", "ieee80211w", "ieee80211r", "fils"):
             value = setting.value
             if setting.key in _SWITCHES:
                 value = "1" if value.lower() in _TRUE else "0"

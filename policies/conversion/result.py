@@ -124,6 +124,10 @@ class PolicyDraft:
         """Return whether a setting on a line is in the policy, or agrees with it."""
         return any(setting.line == line for setting in self._taken)
 
+    def has_set(self, setting: Setting) -> bool:
+        """Return whether a field of the policy is set from a setting of the file."""
+        return any(setting in field.settings for field in self.fields.values())
+
     def leave_out(self, setting: Setting, reason: str = NOT_MEASURED) -> None:
         """Note that a setting of the file is left out, with the reason."""
         self._left.setdefault(setting, reason)
@@ -208,7 +212,8 @@ class PolicyDraft:
         notes = {*self._notes, *(Note(setting.line, setting.full_key, reason)
                                  for setting, reason in left.items()
                                  if setting not in self._taken)}
-        assumed = [Note(0, f"layers.{name}", f"{self.fields[name].value} is assumed: {reason}")
+        assumed = [Note(0, f"layers.{name}",
+                        f"{_to_scalar(self.fields[name].value)} is assumed: {reason}")
                    for name, reason in self._assumed.items() if name in self.fields]
         return [*sorted(notes, key=lambda note: (note.line == 0, note)), *assumed]
 

@@ -164,8 +164,11 @@ def set_key_management(draft: PolicyDraft, option: Option, all_of: str) -> str:
         if len(mixed) > 1:
             draft.set_field(all_of, mixed, option.setting)
         if others := [word for word in words if word not in mixed]:
+            is_slow = draft.find_value("link.roaming") is None and any(
+                word.startswith("FT-") for word in others)
             draft.note_loss(option.setting, f"{join_words(others, names)}: not together with "
-                            f"{chosen} here, which a station that has all takes")
+                            f"{chosen} here, which a station that has all takes" + (
+                                "; 'roaming: ft' measures fast transition" if is_slow else ""))
         return chosen
     for word in words:
         nearest = OTHER_KEY_MANAGEMENTS.get(word)

@@ -56,6 +56,8 @@ _USUAL = {"ap_scan": "1", "fast_reauth": "0", "p2p_disabled": "1", "update_confi
           "macsec_replay_protect": "1", "macsec_replay_window": "0", "mixed_cell": "0"}
 #: Values of openssl_ciphers that qop writes itself.
 _USUAL_CIPHERS = ("DEFAULT@SECLEVEL=0", "SUITEB192")
+#: Words of phase1 for the 192-bit suite with certificates of RSA.
+_RSA_SUITES = ("tls_suiteb=1", "tls_suiteb_no_ecdh=1")
 #: Words of phase1 that change nothing in what is measured.
 _IDLE_PHASE1 = re.compile(r"peaplabel=0|peapver=0|tls_disable_tlsv1_[012]=0|include_tls_length=0|"
                           r"tls_disable_tlsv1_[01]=1")
@@ -243,6 +245,12 @@ def _set_phase1(draft: PolicyDraft, option: Option) -> None:
     words = strip_quotes(option.value).split()
     eap = draft.find_value("dot1x.eap")
     others = [word for word in words if not _IDLE_PHASE1.fullmatch(word)]
+    if draft.find_value("link.akm") == "suite-b-192" and {*_RSA_SUITES} & {*others}:
+        draft.set_field("dot1x.tls.key", "rsa-3072", option.setting)
+        if "tls_suiteb_no_ecdh=1" in others:
+            draft.note_loss(option.setting, f"tls_suiteb_no_ecdh=1: DHE-RSA is {NOT_MEASURED}, and "
+                            "ECDHE-RSA stands in for it")
+        others = [word for word in others if word not in _RSA_SUITES]
     if draft.find_value("link.akm") == "suite-b-192" and "tls_disable_tlsv1_3=0" in others:
         draft.note_loss(option.setting, "the 192-bit suite has TLS 1.2 here")
         others = passed = []
@@ -280,7 +288,8 @@ def _place_option(draft: PolicyDraft, option: Option) -> None:
     if not value.strip():
         draft.leave_out(option.setting, "the file leaves it empty")
     elif _USUAL.get(option.name) == value.upper() or (
-            option.name == "openssl_ciphers" and value in _USUAL_CIPHERS):
+            option.name == "openssl_ciphers" and (
+                value in _USUAL_CIPHERS or draft.find_value("link.akm") == "suite-b-192")):
         draft.take_over(option.setting)
     elif option.name in _PASSED:
         pass_option(draft, "wpa_supplicant", option)

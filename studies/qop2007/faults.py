@@ -23,6 +23,7 @@ from policies.alternatives import (
     ESP_OFFERED,
     STATION_GROUPS,
 )
+from policies.dot1x import CertificateKey
 from policies.options import DaemonOptions
 from studies import policy_factors
 from studies.policy_factors import Change, add_layer, change_layer, control_cell, remove_layer
@@ -97,6 +98,7 @@ _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
 _GROUPS = "examples/wpa3-sae-groups.yml"
 _CLOGGED = "examples/wpa3-sae-anti-clogging.yml"
 _FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
+_RSA_192 = "examples/wpa3-eap-192-bit-rsa.yml"
 #: Scenario whose first RADIUS server is down.
 _FAILOVER = "examples/scenarios/radius-failover.yml"
 #: Scenarios whose wire has a rate for each direction, or loses packets in bursts.
@@ -116,10 +118,13 @@ _WIRE_256 = "examples/wpa3-eap-macsec-256.yml"
 _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
 
 
-def _usual_keys(policy: Policy) -> Policy:
-    """Replace the certificates of a 192-bit WPA3 policy by P-256, and allow them by its AKM."""
-    smaller = change_layer("dot1x", tls=TlsSettings(key="p-256"))(policy)
-    return change_layer("link", akm="sha256")(smaller)
+def _use_keys(key: CertificateKey) -> Change:
+    """Return a change of a 192-bit WPA3 policy: other certificates, which its AKM then allows."""
+    def change_policy(policy: Policy) -> Policy:
+        smaller = change_layer("dot1x", tls=TlsSettings(key=key))(policy)
+        return change_layer("link", akm="sha256")(smaller)
+
+    return change_policy
 
 
 def _without_realm(policy: Policy) -> Policy:
@@ -590,9 +595,14 @@ TODAYS: Mapping[str, Fault] = {
         "the air sends every frame alone", on=control_cell("M2"),
         sets={"medium": "802.11n-ht20"}, fails=["frames are aggregated"]),
     "smaller-keys": Fault(
-        "certificates of P-256, under key management that allows them", policy=_usual_keys,
+        "certificates of P-256, under key management that allows them", policy=_use_keys("p-256"),
         on=control_cell("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",
                                       "TLS certificate keys", _OPENED, _LENGTHS, *_PACKETS]),
+    "smaller-rsa-keys": Fault(
+        "certificates of RSA-2048, under key management that allows them",
+        policy=_use_keys("rsa-2048"), on=control_cell(_RSA_192),
+        fails=[_NEGOTIATED, _OFFERED, "TLS suite", "TLS certificate keys", _OPENED, _LENGTHS,
+               *_PACKETS]),
     "clear-under-gcmp": Fault(
         "one frame of the mobile node's in clear", on=control_cell("M6"),
         fails=["GCMP-256 on every data frame", _OPENED]),
@@ -636,6 +646,9 @@ SPOILT: Mapping[str, Fault] = {
     "revoked-certificate": Fault(
         "the mobile node's certificate is revoked",
         {"station.certificate": "revoked"}, on=control_cell(_LISTED)),
+    "short-rsa-keys": Fault(
+        "the RADIUS server has a certificate of RSA-2048 in the 192-bit suite",
+        policy=change_layer("dot1x", tls=TlsSettings(key="rsa-2048")), on=control_cell(_RSA_192)),
     "responder-down": Fault("the OCSP responder does not run", withhold=["ocsp"],
                             on=control_cell(_ASKED)),
     "tls-1.3-alone": Fault(

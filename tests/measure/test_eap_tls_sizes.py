@@ -84,6 +84,8 @@ CASES: dict[str, tuple[Path, Callable[[], EapLogin]]] = {
         policies.load_named("M14").layers, "home", "mn")),
     **{name: (RECORDED / f"{name}.pcap", lambda name=name: compute(  # type: ignore[misc]
         tunnelled(name), "home", "mn")) for name in TUNNELLED},
+    "M6-RSA": (RECORDED / "M6-RSA.pcap", lambda: compute(policies.load_policy(
+        PROJECT / "examples/wpa3-eap-192-bit-rsa.yml").layers, "home", "mn")),
     "T3": (RECORDED / "T3.pcap", lambda: compute(policies.load_policy(
         PROJECT / "examples/wpa2-ttls-chap.yml").layers, "home", "mn")),
     "M5-resumed": (RECORDED / "M5-resumed.pcap", lambda: compute(policies.load_policy(
@@ -106,6 +108,7 @@ def test_computed_packets_are_those_of_a_capture(name: str) -> None:
 
 NEWER = {"M13": PROJECT / "policies/M13.yml", "M13-resumed": PROJECT / "policies/M13-resumed.yml",
          "ML-DSA-65": PROJECT / "examples/wpa3-eap-tls-ml-dsa-65.yml",
+         "M6-RSA": PROJECT / "examples/wpa3-eap-192-bit-rsa.yml",
          "P384-ML-KEM": PROJECT / "examples/wpa3-eap-tls-secp384r1-ml-kem.yml"}
 
 

@@ -97,7 +97,8 @@ def test_post_quantum_signatures_are_those_of_sides_with_certificates(
     assert check_signatures(policy, by_server, by_node).ok is holds
 
 
-def check_certificates(policy: str, check: str, **fields: Any) -> bool:
+def check_certificates(policy: str, check: str, *, is_suite_b: bool = False,
+                       **fields: Any) -> bool:
     """Return whether a check holds for a server and a station, whose frames have these fields."""
     observed = build_observation(load_scenario("N2"), {"stamps": {}, "kernel": {}}, {})
     nothing: dict[str, Any] = dict.fromkeys(
@@ -109,8 +110,19 @@ def check_certificates(policy: str, check: str, **fields: Any) -> bool:
     layer = load_policy(PROJECT / "examples" / policy).layers.dot1x
     assert layer is not None
     [found] = [each.ok for each in eap_tunnel.check_eap_tunnel(
-        layer, [[]], replace(observed, inside=frames)) if each.check == check]
+        layer, [[]], replace(observed, inside=frames), is_suite_b=is_suite_b)
+        if each.check == check]
     return found
+
+
+@pytest.mark.parametrize(("suite", "curve", "holds"), [
+    (0xC030, 0x18, True), (0xC02F, 0x18, False), (0xC030, 0x17, False), (0xC02C, 0x18, False)])
+def test_192_bit_suite_with_rsa_has_one_cipher_suite(suite: int, curve: int, *,
+                                                     holds: bool) -> None:
+    """ECDHE-RSA-AES256-GCM-SHA384 with P-384 (WPA3-Enterprise 192-bit)."""
+    assert check_certificates("wpa3-eap-192-bit-rsa.yml", "TLS suite", is_suite_b=True,
+                              handshakes=((2,), ()), suites=((suite,), ()),
+                              curves=((curve,), ())) is holds
 
 
 @pytest.mark.parametrize(("server", "node", "holds"), [

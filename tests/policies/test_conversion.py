@@ -41,6 +41,12 @@ class Sample(NamedTuple):
 
 WPA2_EAP = {"cipher": "CCMP", "keys": "eap"}
 WPA2_PSK = {"cipher": "CCMP", "keys": "psk"}
+#: Key managements that a station of NetworkManager or iwd takes with a passphrase.
+ALL_PSK = {"accepted": ["SAE", "WPA-PSK-SHA256", "WPA-PSK"]}
+#: The 192-bit suite with EAP-TLS.
+SUITE_192 = {"link": {"cipher": "GCMP-256", "keys": "eap", "pmf": 2, "akm": "suite-b-192",
+                      "group_mgmt": "BIP-GMAC-256"},
+             "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}}
 WPA3 = {"cipher": "CCMP", "keys": "sae", "pmf": 2}
 PEAP = {"eap": "PEAP", "inner": "MSCHAPV2"}
 ANONYMOUS = {"identity": "anonymous"}
@@ -142,7 +148,7 @@ EXPECTED: Mapping[str, Sample] = {
         {"link": {**WPA2_PSK, "group_cipher": "TKIP"}},
         ("TKIP: a policy has one cipher", f":9: key: {CREDENTIAL}")),
     "office.nmconnection": Sample(
-        {"link": {**WPA2_EAP, "pmf": 2}, "dot1x": {
+        {"link": {**WPA2_EAP, "pmf": 2, "accepted": ["WPA-EAP-SHA256", "WPA-EAP"]}, "dot1x": {
             **PEAP, **ANONYMOUS, "tls": {"server_name": "radius.example.org"}}},
         (f":29: [802-1x] password: {CREDENTIAL}", f":36: [ipv4] address1: {SCENARIO}",
          "domain-suffix-match: a policy has one name of the server, from altsubject-matches"),
@@ -160,7 +166,7 @@ EXPECTED: Mapping[str, Sample] = {
     "wired.nmconnection": Sample({"wire": {"macsec": "GCM-AES-128", "encrypts": 0}},
                                  (f":6: [macsec] mka-cak: {CREDENTIAL}",)),
     "Home.psk": Sample({"link": WPA3}, ("layers.link.keys: sae is assumed",)),
-    "Work.psk": Sample({"link": {**WPA2_PSK, "pmf": 1}},
+    "Work.psk": Sample({"link": {**WPA2_PSK, "pmf": 1, **ALL_PSK}},
                        ("iwd takes SAE (WPA3) where the access",)),
     "eduroam.8021x": Sample({"link": {**WPA2_EAP, "pmf": 1},
                              "dot1x": {**PEAP, **ANONYMOUS, "tls": {
@@ -601,22 +607,24 @@ SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
      {"link": WPA2_EAP, "dot1x": {"eap": "TTLS", "inner": "MSCHAPV2"}}, ""),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=none\nwep-key0=hunt2\n",
      {"link": {"cipher": "WEP-40", "keys": "static"}}, ""),
-    ("a.nmconnection", UNSET, {"link": {**WPA2_PSK, "pmf": 1}},
+    ("a.nmconnection", UNSET, {"link": {**WPA2_PSK, "pmf": 1, **ALL_PSK}},
      ":6: [wifi-security] pairwise: the file leaves it empty"),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-psk\npmf=0\n",
-     {"link": {**WPA2_PSK, "pmf": 1}}, "layers.link.pmf: 1 is assumed: NetworkManager's default"),
+     {"link": {**WPA2_PSK, "pmf": 1, **ALL_PSK}},
+     "layers.link.pmf: 1 is assumed: NetworkManager's default"),
     ("a.psk", "[Security]\nhunter2AAAA==\nhunter2B=\nPassphrase=hunter2hunter2\n",
-     {"link": {**WPA2_PSK, "pmf": 1}}, ":2: [Security] this line: not measured here"),
+     {"link": {**WPA2_PSK, "pmf": 1, **ALL_PSK}}, ":2: [Security] this line: not measured here"),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi]\n[user]\norg.Example.hunter2=5\n", {},
      ":5: [user] this line: comes from the scenario"),
     ("a.psk", IWD.format("TransitionDisable=true\nDisabledTransitionModes=personal"),
      {"link": WPA3}, "sae is assumed"),
-    ("a.psk", IWD.format("TransitionDisable=true"), {"link": {**WPA2_PSK, "pmf": 2}},
+    ("a.psk", IWD.format("TransitionDisable=true"), {"link": {**WPA2_PSK, "pmf": 2, **ALL_PSK}},
      "psk is assumed"),
-    ("a.psk", IWD.format("DisabledTransitionModes=personal"), {"link": {**WPA2_PSK, "pmf": 1}},
+    ("a.psk", IWD.format("DisabledTransitionModes=personal"),
+     {"link": {**WPA2_PSK, "pmf": 1, **ALL_PSK}},
      "iwd reads it with TransitionDisable=true alone (assumed)"),
     ("a.psk", IWD.format("TransitionDisable=1\nDisabledTransitionModes=open\n"
-                         "UseDefaultEccGroup=true"), {"link": {**WPA2_PSK, "pmf": 2}},
+                         "UseDefaultEccGroup=true"), {"link": {**WPA2_PSK, "pmf": 2, **ALL_PSK}},
      ":4: [Settings] UseDefaultEccGroup: the group is of SAE and OWE, which the policy lacks"),
     ("a.psk", IWD.format("TransitionDisable=true\nDisabledTransitionModes=personal\n"
                          "UseDefaultEccGroup=true"), {"link": {**WPA3, "group": 19}}, ""),
@@ -628,10 +636,14 @@ SETTINGS: list[tuple[str, str, dict[str, Any], str]] = [
      {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {"eap": "TLS"}},
      ":3: [Security] TransitionDisable: iwd reads it in the section [Settings] alone (assumed)"),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-psk\n",
-     {"link": {**WPA2_PSK, "pmf": 1}},
-     ":4: [wifi-security] key-mgmt: NetworkManager also takes SAE (WPA3), SHA-256"),
+     {"link": {**WPA2_PSK, "pmf": 1, **ALL_PSK}},
+     "layers.link.accepted: [SAE, WPA-PSK-SHA256, WPA-PSK] is assumed: NetworkManager takes all"),
+    ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-psk\npmf=1\n",
+     {"link": {**WPA2_PSK, "accepted": ["WPA-PSK-SHA256", "WPA-PSK"]}},
+     "layers.link.accepted: [WPA-PSK-SHA256, WPA-PSK] is assumed"),
     ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-psk\npmf=7\n",
-     {"link": {**WPA2_PSK, "pmf": 1}}, ":5: [wifi-security] pmf: 0, 1, 2 or 3 belongs here"),
+     {"link": {**WPA2_PSK, "pmf": 1, **ALL_PSK}},
+     ":5: [wifi-security] pmf: 0, 1, 2 or 3 belongs here"),
     ("w", "config wifi-iface\n option encryption psk2\n option ieee80211w 1\n",
      {"link": {**WPA2_PSK, "pmf": 1, "akm": "sha256",
                "offered": ["WPA-PSK", "WPA-PSK-SHA256"]}}, ""),
@@ -672,10 +684,20 @@ SETTINGS += [
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-EAP\nacct_server_addr=10.0.0.1\nacct_server_port=1\n"
                          "radius_acct_interim_interval=60\neap_server=1\ncheck_crl=1\n",
      {"link": {**WPA2_EAP, "options": {"hostapd": {"radius_acct_interim_interval": 60}}},
-      "dot1x": {**PEAP, "accounting": 1}},
+      "dot1x": {"eap": "TLS", "tls": {"revocation": "crl"}, "accounting": 1}},
      ":7: acct_server_port: qop has its own; dot1x.accounting"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-EAP\neap_server=1\nfragment_size=1200\n"
+                         "tls_flags=[ENABLE-TLSv1.3]\n",
+     {"link": WPA2_EAP, "dot1x": {**PEAP, "tls": {"version": "1.3", "fragment_bytes": 1200}}},
+     "layers.dot1x.eap: PEAP is assumed"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\nieee80211w=2\nsae_anti_clogging_threshold=3\n",
+     {"link": {**WPA3, "anti_clogging": 3}}, ""),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nwpa_psk_radius=2\ndynamic_vlan=1\n",
+     {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 20}},
+     ":6: wpa_psk_radius: a passphrase by device from RADIUS is not measured here: passphrases"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-EAP\nradius_require_message_authenticator=1\n",
-     {"link": WPA2_EAP, "dot1x": PEAP}, "write dot1x.message_authenticator required"),
+     {"link": WPA2_EAP, "dot1x": {**PEAP, "message_authenticator": "required"}},
+     "access points of the file insist on it in answers; the policy's server insists on it in"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-EAP\ncheck_crl=1\n",
      {"link": WPA2_EAP, "dot1x": PEAP},
      ":6: check_crl: on an access point hostapd is no EAP server, and dot1x.tls.revocation"),
@@ -718,8 +740,34 @@ SETTINGS += [
      {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 30}},
      f":8: wifi-station key: {CREDENTIAL}"),
     ("wireless", DEVICE.format("psk2") + "config wifi-station\n option mac 02:00:00:00:00:02\n"
-     " option vid 31\n", {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 30}},
-     ":12: wifi-station vid: link.vlan is one, of 802.1X or of a device"),
+     " option vid 31\n", {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 30,
+                                  "further_vlans": [31]}},
+     f":8: wifi-station key: {CREDENTIAL}"),
+    ("wireless", "config wifi-iface\n option encryption wpa2\n option dynamic_vlan 2\n"
+                 "config wifi-vlan\n option vid 20\nconfig wifi-vlan\n option vid 40\n",
+     {"link": {**WPA2_EAP, "vlan": 20, "further_vlans": [40]}, "dot1x": PEAP},
+     "layers.dot1x.eap: PEAP is assumed"),
+    ("wireless", "config wifi-iface\n option encryption owe\n option ieee80211r 1\n",
+     {"link": {"cipher": "CCMP", "keys": "owe", "pmf": 2}},
+     ":3: ieee80211r: OWE has no fast transition"),
+    ("wireless", "config wifi-iface\n option encryption none\n option ieee80211r 1\n", {},
+     ":3: ieee80211r: fast transition is of WPA2 and WPA3"),
+    ("wireless", "config wifi-iface\n option encryption wpa3-192\n option ieee80211r 1\n",
+     SUITE_192, "FT-EAP-SHA384: not together with WPA-EAP-SUITE-B-192 here, which a station that "
+     "has all takes; 'roaming: ft' measures fast transition"),
+    ("wireless", "config wifi-iface\n option encryption wpa2\n option fils 1\n",
+     {"link": {**WPA2_EAP, "roaming": "fils"}, "dot1x": PEAP},
+     "WPA-EAP: not together with FILS-SHA256 here"),
+    ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-eap-suite-b-192\n"
+                       "pairwise=ccmp;\ngroup=ccmp;\n[802-1x]\neap=tls\n", SUITE_192,
+     ":5: [wifi-security] pairwise: NetworkManager has GCMP-256 with this key-mgmt in any case"),
+    ("wpa.conf", 'network={\n key_mgmt=WPA-EAP-SUITE-B-192\n eap=TLS\n phase1="tls_suiteb=1"\n'
+                 ' openssl_ciphers="ECDHE-RSA-AES256-GCM-SHA384"\n}\n',
+     {**SUITE_192, "dot1x": {"eap": "TLS", "tls": {"key": "rsa-3072"}}},
+     "layers.link.pmf: 2 is assumed"),
+    ("wpa.conf", 'sae_pwe=1\nnetwork={\n key_mgmt=SAE WPA-PSK\n ieee80211w=1\n}\n',
+     {"link": {**WPA3, "pmf": 1, "sae": "h2e"}},
+     "link.accepted is left out: a station of hash to element joins no access point without it"),
     ("wireless", DEVICE.format("sae"), {"link": WPA3},
      ":7: wifi-station mac: link.passphrases is of WPA2 with a passphrase alone"),
     ("wireless", ("config wifi-iface\n option encryption psk2\n option ieee80211r 0\n"
@@ -729,8 +777,8 @@ SETTINGS += [
      {"wire": {"macsec": "GCM-AES-128"}}, ":4: [macsec] mode: a key (CAK) from EAP is not"),
     ("a.nmconnection", ("[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-eap\nfils=2\n"
                        "[802-1x]\neap=tls\n"),
-     {"link": {**WPA2_EAP, "pmf": 1}, "dot1x": {"eap": "TLS"}},
-     "'roaming: fils' is FILS alone"),
+     {"link": {**WPA2_EAP, "pmf": 1, "accepted": ["WPA-EAP-SHA256", "WPA-EAP"]},
+      "dot1x": {"eap": "TLS"}}, "'roaming: fils' is FILS alone"),
     ("s.conf", SWANCTL.format(" dpd_delay = 2m"), {"ipsec": IPSEC},
      "such a scenario add mobike: 1 and dpd: 120"),
     ("s.conf", SWANCTL.format(

@@ -100,6 +100,24 @@ MEANT: Mapping[str, dict[str, Any]] = {
                  "dot1x": {"eap": "PEAP", "inner": "TLS"}},
     "d22-roam": {"link": {**WPA2_PSK["link"], "roaming": "ft", "options": {"hostapd": {
         "wpa_group_rekey": 600, "ignore_broadcast_ssid": 1}}}},
+    # Lists of proposals, VLANs and groups; private passphrases; numbers in quotes.
+    "d24-list-of-proposals": {"ipsec": {
+        "ike": 2, "ike_proposal": "aes256-sha256-modp2048", "esp_proposal": "aes256-sha256",
+        "ike_accepted": ["aes256-sha256-modp2048", "aes256gcm16-prfsha384-ecp384"]}},
+    "d25-blocks-of-proposals": {"ipsec": {
+        "ike": 2, "ike_proposal": "aes256-sha256-modp2048", "authentication": "psk",
+        "ike_offered": ["aes256-sha256-modp2048", "aes128gcm16-prfsha256-ecp256"],
+        "esp_offered": ["aes256-sha256", "aes128-sha1"], "mode": "transport"}},
+    "d26-ikev1": {"ipsec": {"ike": 1, "ike_proposal": "aes256-sha512-modp4096",
+                            "esp_proposal": "aes256-sha512-modp4096"}},
+    "d27-private-passphrases": {"link": {
+        **WPA2_PSK["link"], "passphrases": "by-device", "vlan": 20, "further_vlans": [30, 40],
+        "options": {"hostapd": {"wpa_group_rekey": 3600}}}},
+    "d28-quoted-numbers": {"link": {
+        "cipher": "CCMP", "keys": "sae", "pmf": 2, "group": 19, "station_groups": [19, 20],
+        "anti_clogging": 3}, "wireguard": {"mtu": 1380, "keepalive": 25}},
+    "d29-macsec-mode": {"link": WPA2_EAP, "dot1x": {**PEAP, "tls": {"version": "1.3"}},
+                        "wire": {"macsec": "GCM-AES-128", "encrypts": 0}},
     "d23-vpn-ends": {**WPA2_PSK, "ipsec": {"ike": 2, "ike_proposal": "aes256-sha256-modp2048",
                                            "authentication": "psk", "dpd": 30}},
 }
@@ -347,6 +365,46 @@ NAMED_FIELDS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 NAMED_FIELDS += [
+    # Lists, and words for a field of a list.
+    ("link: {cipher: CCMP, keys: psk, ppsk: true}", "'ppsk: true' is passphrases: by-device",
+     {"link": {"passphrases": "by-device"}}),
+    ("link: {cipher: CCMP, keys: mpsk}", "'mpsk' is keys: psk, passphrases: by-device",
+     {"link": {"passphrases": "by-device"}}),
+    (EAP_TLS.replace("eap}", "eap, vlan: [20, 30]}").rstrip(", ") + "}",
+     "'20 30' is vlan of the first station, and further_vlans of the others",
+     {"link": {"vlan": 20, "further_vlans": [30]}}),
+    (EAP_TLS + "vlans: '20, 30'}", "is vlan of the first station",
+     {"link": {"vlan": 20, "further_vlans": [30]}}),
+    (EAP_TLS.replace("eap}", "eap, vlan: 20, further_vlans: 30}").rstrip(", ") + "}",
+     "'30' stands where a list belongs; write further_vlans: [30]",
+     {"link": {"further_vlans": [30]}}),
+    ("link: {cipher: CCMP, keys: sae, pmf: 1, accepted: SAE}",
+     "'SAE' stands where a list belongs; write accepted: [SAE]", {"link": {"accepted": ["SAE"]}}),
+    ("link: {cipher: CCMP, keys: sae, mfp: 1, offered: [sae, wpa-psk]}",
+     "'sae wpa-psk' is SAE, WPA-PSK", {"link": {"offered": ["SAE", "WPA-PSK"]}}),
+    ("link: {cipher: CCMP, keys: sae, pmf: 2, station_groups: 20}",
+     "'20' stands where a list belongs", {"link": {"group": 20, "station_groups": [20]}}),
+    (IKE + "ike_proposal: aes128-sha256-ecp256, keepalive: '20', dpd_delay: 30}",
+     "'20' is text, where a number belongs", {"ipsec": {"keepalive": 20, "dpd": 30}}),
+    ("ipsec: {ike: 2, proposals: aes128-sha256-ecp256, dpd: 30}",
+     "dpd is measured behind a router with NAT, so mobike: 1 is added",
+     {"ipsec": {"dpd": 30, "mobike": 1}}),
+    ("ipsec: {version: 2, ike: aes128-sha256-ecp256, dpd: 30, mobike: no}",
+     "'dpd' is left out: dpd is measured behind a router with NAT", {"ipsec": {"mobike": 0}}),
+    ("ipsec: {ike: 2, encryption: [aes256, aes128], integrity: sha256, dh: [ecp256, modp2048]}",
+     "encryption: aes128 and dh: modp2048 are left out: a proposal has one algorithm of a kind",
+     {"ipsec": {"ike_proposal": "aes256-sha256-ecp256"}}),
+    # What other components or faults have.
+    (EAP_TLS + "certificate: expired}", "--fault expired-certificate, expired-server-certificate",
+     {"dot1x": {"eap": "TLS"}}),
+    (EAP_TLS + "tls: {certificate: revoked}}", "tls.revocation: crl or ocsp has the server refuse",
+     {"dot1x": {"tls": {"revocation": "crl"}}}),
+    (EAP_TLS + "ca_cert: self-signed}", "--fault wrong-ca", {"dot1x": {"eap": "TLS"}}),
+    (EAP_TLS.replace("TLS, ", "PEAP, inner: MSCHAPV2, phase1: tls_disable_tlsv1_3=0}"),
+     "'phase1: tls_disable_tlsv1_3=0' is tls.version: 1.3, of both station and server",
+     {"dot1x": {"tls": {"version": "1.3"}}}),
+    ("macsec: {cipher: GCM-AES-128, mode: encrypt}", "'mode: encrypt' is encrypts: 1",
+     {"wire": {"encrypts": 1}}),
     # Words that looked like others, were called secrets or another component's, or were dropped.
     (EAP_TLS.replace("eap}", "eap, roaming: ft, ft_over_air: yes}").rstrip(", ") + "}",
      "'ft_over_air' is what fast transition does without ft_over_ds", {"link": {"roaming": "ft"}}),

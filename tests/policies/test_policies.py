@@ -359,9 +359,19 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     "key managements are named as hostapd names them": (
         {"link": link(pmf=1, offered=["psk"])},
         "x.yml:9: layers.link.offered.0: 'psk' is WPA-PSK; write WPA-PSK (known: "),
+    "a station of hash to element joins WPA3 alone": (
+        {"link": link(keys="sae", pmf=1, sae="h2e", accepted=["SAE", "WPA-PSK"])},
+        "x.yml:10: a station of hash to element joins no access point without it, so that it does not use"),
+    "a station with an option for hash to element joins WPA3 alone": (
+        {"link": link(keys="sae", pmf=1, accepted=["SAE", "WPA-PSK"],
+                      options={"wpa_supplicant": {"sae_pwe": 1}})},
+        "x.yml:9: a station of hash to element joins no access point without it, so that it does not use"),
+    "dead peers are detected with MOBIKE": (
+        {"ipsec": ipsec(ike=1, ike_proposal="aes256-sha256-modp2048", dpd=30)},
+        "x.yml:8: dpd is measured with MOBIKE behind a router with NAT, and ike is 1; leave out dpd"),
     "key managements are a list": (
         {"link": link(pmf=1, offered="WPA-PSK SAE")},
-        "x.yml:8: layers.link.offered: 'WPA-PSK SAE' stands where a list belongs; write it in"),
+        "x.yml:8: layers.link.offered: 'WPA-PSK SAE' stands where a list belongs; write offered: ["),
     "passphrases by device are of WPA2 alone": (
         {"link": link(keys="sae", pmf=2, passphrases="by-device")},
         "x.yml:8: passphrases by device are of keys: psk with CCMP or GCMP, without roaming and"),
@@ -635,17 +645,27 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"dot1x": {"eap": "TLS", "tls": {"key": "p-384", "group": "p-256"}}},
         "x.yml:8: the group is p-384 with such keys, and not p-256; leave out group",
     ),
-    "the 192-bit suite with certificates of RSA": (
-        {"link": SUITE_192, "dot1x": {"eap": "TLS", "tls": {"key": "rsa-3072"}}},
-        "x.yml:13: the 192-bit suite has TLS 1.2 and certificates with keys of P-384; write tls:",
+    "the 192-bit suite with short keys of RSA": (
+        {"link": SUITE_192, "dot1x": {"eap": "TLS", "tls": {"key": "rsa-2048"}}},
+        "x.yml:13: the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or of RSA wi",
+    ),
+    "the 192-bit suite with short keys of stations": (
+        {"link": SUITE_192, "dot1x": {"eap": "TLS", "tls": {
+            "key": "rsa-3072", "station_key": "rsa-2048"}}},
+        "x.yml:14: the 192-bit suite has no certificates with rsa-2048; leave out station_key",
+    ),
+    "the 192-bit suite without its check of RSA keys": (
+        {"link": SUITE_192, "dot1x": {"eap": "TLS", "tls": {"key": "rsa-3072"}, "options": {
+            "wpa_supplicant": {"phase1": "tls_disable_time_checks=1"}}}},
+        "x.yml:16: phase1 stands in place of what has the station refuse RSA keys below 3072 bits",
     ),
     "the 192-bit suite with TLS 1.3": (
         {"link": SUITE_192, "dot1x": {"eap": "TLS", "tls": {"key": "p-384", "version": "1.3"}}},
-        "x.yml:13: the 192-bit suite has TLS 1.2 and certificates with keys of P-384; write tls:",
+        "x.yml:13: the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or of RSA wi",
     ),
     "the 192-bit suite with usual certificates": (
         {"link": SUITE_192, "dot1x": {"eap": "TLS"}},
-        "x.yml:11: the 192-bit suite has TLS 1.2 and certificates with keys of P-384; write tls:",
+        "x.yml:11: the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or of RSA wi",
     ),
     "a group of hostapd as the server": (
         {"dot1x": {"eap": "TLS", "tls": {"group": "p-256"}}, "aaa": {"server": "hostapd"}},
@@ -789,7 +809,7 @@ SINGLE_VALUES: list[tuple[str, str]] = [
         ('group: "19"', "group: '19' is text; write 19 without quotes"),
         ("group: [20, 19]", "group: 20, station_groups: [20, 19], access_point_groups: [20, 19]}"),
         ("group: [19, 22]", "group: a list stands where one value belongs; write one of: 19, 20"),
-        ("station_groups: 20", "20 stands where a list belongs; write it in brackets, with"),
+        ("station_groups: 20", "'20' stands where a list belongs; write link: {cipher: CCMP, keys: "),
         ("station_groups: [20, 22]", "station_groups.1: 22 is not known; write one of: 19, 20"),
         ("group: p-256", "group: 'p-256' is 19; write group: 19"),
         ("group: yes", "group: yes is a boolean in YAML, where a number belongs; write one of: 19"),
