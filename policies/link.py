@@ -428,6 +428,12 @@ class LinkLayer(SparseLayer):
             if len(set(names)) < len(names):
                 raise make_fault(f"{field} names one key management twice", "leave one out",
                                  (field,))
+        older = [name for name in self.accepted or () if name not in _SAE_MANAGEMENTS]
+        if self.sae == "h2e" and older:
+            # wpa_supplicant 2.10 with sae_pwe=1 skips access points without hash to element.
+            raise make_fault(f"a station with sae: h2e joins no access point without SAE, and "
+                             f"accepted has {older[0]}", f"leave {older[0]} out of accepted, or "
+                             "leave out sae", ("accepted",), ("sae",))
         self._check_preference(own)
 
     def _check_preference(self, key_management: str | None) -> None:
