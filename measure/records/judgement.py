@@ -158,8 +158,6 @@ _COVERED_BY: Mapping[str, Sequence[str]] = {
 _SHOWN_ROAMING = ("ft", "ft-pull", "fils")
 #: Fields in which 0 differs from leaving them out.
 _ZERO_SAYS = ("link.station_pmf", "wire.encrypts")
-#: What no check shows of `link.ocv`.
-_OTHER_CHANNEL = "that an end refuses another channel (link.ocv)"
 #: Values that state the usual behaviour in words. They have no check in any study.
 _USUAL_WORDS = ("clear", "udp")
 
@@ -193,8 +191,7 @@ def unchecked_settings(policy: Policy,
              *_uncovered_settings(policy, {check.check for check in checks or ()}),
              *(_unchecked_dot1x(layers.dot1x, holding) if layers.dot1x else ())]
     if layers.link and layers.link.ocv:
-        # hostapd is named for older records; wpa_supplicant is not tried with another channel, either.
-        found.append(UncheckedSetting("link.ocv.hostapd", _OTHER_CHANNEL, ""))
+        found.append(UncheckedSetting("link.ocv.wpa_supplicant", "link.ocv at wpa_supplicant", ""))
     return [*found, *_untried_alternatives(policy, {check.check for check in checks or ()})]
 
 
