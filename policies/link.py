@@ -336,6 +336,10 @@ class LinkLayer(SparseLayer):
             raise make_fault(f"owe_transition is of OWE, and keys is {self.keys}",
                              "leave out owe_transition, or write keys: owe", ("owe_transition",),
                              ("keys",))
+        if self.owe_transition and self.ocv:
+            raise make_fault("in OWE transition mode, wpa_supplicant states no channel, and access "
+                             "points with ocv refuse it", "leave out ocv, or owe_transition",
+                             ("ocv",), ("owe_transition",))
         if self.sae and self.keys != "sae":
             raise make_fault(f"sae says how SAE is done, and keys is {self.keys}",
                              "leave out sae, or write keys: sae", ("sae",), ("keys",))
@@ -371,6 +375,10 @@ class LinkLayer(SparseLayer):
                              f"{self.roaming or 'left out'}",
                              "leave out ft_over_ds, or write roaming: ft", ("ft_over_ds",),
                              ("roaming",))
+        if self.ft_over_ds and self.ocv:
+            raise make_fault("over the DS, wpa_supplicant states the channel that it leaves, and "
+                             "access points with ocv refuse it", "leave out ft_over_ds, or ocv",
+                             ("ocv",), ("ft_over_ds",))
         if self.roaming is None:
             return
         sources = _MOVES_WITH[self.roaming]

@@ -101,7 +101,8 @@ _WPA = LogWords(
         "Failed to read or parse", "failed to parse network block",
         "CTRL-EVENT-SSID-TEMP-DISABLED", "CTRL-EVENT-AUTH-REJECT", "CTRL-EVENT-ASSOC-REJECT",
         "CTRL-EVENT-EAP-TLS-CERT-ERROR", "SSL: SSL3 alert", "authentication failed - EAP type",
-        "Driver does not support authentication/association", "CTRL-EVENT-DISCONNECTED"))
+        "Driver does not support authentication/association", "CTRL-EVENT-DISCONNECTED",
+        "kernel reports: key addition failed", "NL80211_ATTR_STA_VLAN"))
 _RADIUS = LogWords(
     noise=_join_patterns("Info: ", "Login OK", "Debugger not attached"),
     weak=_join_patterns(

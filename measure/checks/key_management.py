@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from pathlib import Path
 
 from measure.attacks import passphrase_guessing
@@ -332,20 +332,44 @@ def _check_frame_protection(layer: LinkLayer, observed: Observation) -> Iterator
                 f"{sorted(filter(None, ciphers))}, {expected} expected")
     yield from _check_ends(observed)
     if layer.beacon_protection:
-        yield _check_beacons(offers, observed)
+        yield _check_beacons(offers, observed.captures)
     if layer.ocv:
         valid = sum(frame.validates_channel for frame in (*offers, *requests))
         yield Check("operating channel validation negotiated",
                     bool(requests) and 0 < valid == len(offers) + len(requests),
                     f"{valid} of {len(offers)} offers and {len(requests)} requests say so")
+        yield from _check_stated_channel(observed)
 
 
-def _check_beacons(offers: Sequence[ManagementFrame], observed: Observation) -> Check:
-    """Check that all beacons are protected, and that access points offer this."""
-    beacons = [frame for frame in observed.management if frame.subtype == management_frames.BEACON]
+#: Operating channel information in the key data of a handshake (IEEE 802.11-2020, table 12-9): type
+#: and length of the element, OUI and type. A class of channels and the channel follow.
+_CHANNEL_INFORMATION = bytes.fromhex("dd07000fac0d")
+#: Headers and fixed fields of an EAPOL-Key frame in front of its key data (bytes).
+_LEAST_KEY_BYTES = 99
+
+
+def _check_stated_channel(observed: Observation) -> Iterator[Check]:
+    """Check that the station states its operating channel in each four-way handshake.
+
+    The second message has the channel in clear. The control `stale-channel` shows that hostapd
+    refuses another one. No check shows that wpa_supplicant does so.
+    """
+    file = observed.capture_path("auth-mn")
+    if not file.exists():
+        return
+    shaken = list(passphrase_guessing.find_handshakes(pcap.read_frames(file)))
+    stated = sum(_CHANNEL_INFORMATION in each.message[_LEAST_KEY_BYTES:] for each in shaken)
+    yield Check("station states its channel", 0 < stated == len(shaken),
+                f"{stated} of {len(shaken)} handshakes have the operating channel in their second "
+                "message")
+
+
+def _check_beacons(offers: Sequence[ManagementFrame], captures: Container[str]) -> Check:
+    """Check that all beacons of a policy's networks are protected, and that these offer it."""
+    beacons = [frame for frame in offers if frame.subtype == management_frames.BEACON]
     marked = sum(frame.has_mic and frame.says_beacons_are_protected for frame in beacons)
     # An authentication may see no beacon; during a stream there is one every 0.1 s.
-    least = 1 if "traffic-air" in observed.captures else 0
+    least = 1 if "traffic-air" in captures else 0
     says = all(frame.says_beacons_are_protected for frame in offers)
     return Check("beacons are protected", says and least <= marked == len(beacons),
                  f"{marked} of {len(beacons)} beacons say so and bear a check")

@@ -21,16 +21,25 @@ from measure.capture.tshark import ESP, IP_IN_IP, Packet
 from measure.checks.observation import Check, Observation
 from measure.cpu import clock
 from measure.services import iperf
-from policies.layers import MPTCP
+from policies.layers import MPTCP, QUIC
 from topologies.model import IPV4, IPV6, ROUTER, STATION, Scenario
 
 #: A sampled count this many standard deviations below its mean occurs once in 30,000 cases.
 DEVIATIONS = 4
 #: A frame with stream data is longer than this, whatever headers the layers add (bytes).
 _LEAST_SEGMENT_BYTES = 300
-#: Headers before the data of an MPTCP tunnel on the air, without a cipher's: 802.11 and LLC, IPv4,
-#: and TCP with timestamps and a mapping (bytes).
-_MPTCP_HEADER_BYTES = 24 + 8 + 20 + 20 + 12 + 28
+#: Least length of a datagram's fragment, or of its tunnel packet; iperf3's control packets are
+#: shorter.
+_LEAST_FRAGMENT_BYTES = 300
+#: Headers and tags around the data of a tunnel on the air, without a cipher's: 802.11 and LLC, IPv4,
+#: then TCP with timestamps and a mapping, or UDP and QUIC with a connection ID and the shortest
+#: packet number (bytes).
+_TUNNEL_HEADER_BYTES = {MPTCP: 24 + 8 + 20 + 20 + 12 + 28, QUIC: 24 + 8 + 20 + 8 + 1 + 8 + 1 + 16}
+#: Headers around an IP packet of a stream on the air: 802.11 and LLC, and all that radiotap,
+#: ciphers and tunnels add at most (bytes).
+_LEAST_HEADER_BYTES, _MOST_HEADER_BYTES = 24 + 8, 200
+#: Headers of a fragment and of a datagram in IPv4; with IPv6, streams have no fragments (bytes).
+_IP_HEADER_BYTES, _UDP_HEADER_BYTES = 20, 8
 
 
 @dataclass(frozen=True)
@@ -94,14 +103,15 @@ def _count_datagrams(observed: Observation) -> Iterator[PacketCount]:
         return
     size_bytes, received = iperf.udp_totals(observed.raw["iperf_udp"])
     begun_s = observed.raw["stamps"]["udp_start"]
-    arrived = [p for p in observed.packets_of("traffic-peer") if p.time_s >= begun_s
-               and (p.udp_dst == iperf.PORT or _is_esp_of(observed, p, size_bytes))]
+    at_peer = [p for p in observed.packets_of("traffic-peer") if p.time_s >= begun_s]
+    arrived = [p for p in at_peer if p.udp_dst == iperf.PORT] + _esp_datagrams(observed, at_peer,
+                                                                               size_bytes)
     yield PacketCount("datagrams at the peer", len(arrived), received)
     sent = [p for p in observed.packets_of("traffic-air") if p.is_data and p.transmitter
             == observed.mac
             and p.time_s >= begun_s]
     yield PacketCount("frames of a datagram's size on the air",
-                      _count_carried(observed, sent, size_bytes, least_bytes=size_bytes),
+                      _count_sent_datagrams(observed, sent, size_bytes, arrived),
                       least_sampled(received, sampling_ratio(observed, "traffic-air")))
 
 
@@ -110,19 +120,61 @@ def _count_carried(observed: Observation, frames: Sequence[Packet], size_bytes: 
     """Return how many packets of a size the frames on the air may carry.
 
     Each frame of at least `least_bytes` may carry one packet. A tunnel in one TCP connection cuts
-    packets and joins them, so its bytes count.
+    packets and joins them, and QUIC joins them. So with these tunnels the bytes count.
     """
     carried = sum(p.length >= least_bytes for p in frames)
-    if observed.follows_by == MPTCP:
-        content_bytes = sum(max(0, p.length - _MPTCP_HEADER_BYTES) for p in frames)
+    header_bytes = _TUNNEL_HEADER_BYTES.get(observed.follows_by)
+    if header_bytes is not None:
+        content_bytes = sum(max(0, p.length - header_bytes) for p in frames)
         carried = max(carried, content_bytes // size_bytes)
     return carried
 
 
-def _is_esp_of(observed: Observation, packet: Packet, size_bytes: int) -> bool:
-    """Return whether a packet is ESP from the mobile node and large enough for a datagram."""
-    return (bool(packet.esp_spi) and packet.ip_src == observed.home_address
-            and packet.ip_bytes >= size_bytes)
+def _count_sent_datagrams(observed: Observation, frames: Sequence[Packet], size_bytes: int,
+                          arrived: Sequence[Packet]) -> int:
+    """Return how many datagrams the frames on the air may carry, whole or in IP fragments.
+
+    A tunnel or a link with a small MTU makes the mobile node cut datagrams. All fragments but the
+    last one have equal lengths, and so have their frames. The peer's capture shows the length of
+    the first packet of a datagram.
+    """
+    lengths = Counter(packet.ip_bytes for packet in arrived).most_common(1)
+    first_bytes = lengths[0][0] if lengths else 0
+    if first_bytes <= _IP_HEADER_BYTES:
+        return _count_carried(observed, frames, size_bytes, least_bytes=size_bytes)
+    if observed.follows_by == QUIC:
+        header_bytes = _TUNNEL_HEADER_BYTES[QUIC]
+        packets = sum(max(0, frame.length - frame.radiotap_bytes - header_bytes) // first_bytes
+                      for frame in frames)
+        return packets // _full_fragments(size_bytes, first_bytes)
+    whole = _count_carried(observed, frames, size_bytes, least_bytes=size_bytes)
+    of_length = Counter(frame.length for frame in frames
+                        if first_bytes <= frame.length < size_bytes).most_common(1)
+    if not of_length:
+        return whole
+    length, count = of_length[0]
+    # A router after the air may have cut the fragments once more.
+    is_cut_again = length > first_bytes + _MOST_HEADER_BYTES
+    return whole + count // _full_fragments(
+        size_bytes, length - _LEAST_HEADER_BYTES if is_cut_again else first_bytes)
+
+
+def _full_fragments(size_bytes: int, first_bytes: int) -> int:
+    """Return how many IP packets of a datagram are as long as its first packet."""
+    return max(1, (size_bytes + _UDP_HEADER_BYTES) // (first_bytes - _IP_HEADER_BYTES))
+
+
+def _esp_datagrams(observed: Observation, packets: Sequence[Packet],
+                   size_bytes: int) -> list[Packet]:
+    """Return the ESP packets of a stream from the mobile node, which all have one length.
+
+    A datagram that is too long for one packet has a first fragment with the SPI, and others
+    without it.
+    """
+    long = [p for p in packets if p.esp_spi and p.ip_src == observed.home_address
+            and p.ip_bytes >= min(size_bytes, _LEAST_FRAGMENT_BYTES)]
+    lengths = Counter(p.ip_bytes for p in long).most_common(1)
+    return [p for p in long if p.ip_bytes == lengths[0][0]]
 
 
 def least_sampled(total: int, one_in: int) -> int:
@@ -226,9 +278,6 @@ _IP_UDP_BYTES = {IPV4: 28, IPV6: 48}
 _ETHERNET_BYTES = 1500
 #: If arrivals cover less than this share of the sending time, they do not represent the stream.
 _COVERED_SHARE = 0.9
-#: Least length of a datagram's fragment, or of its tunnel packet; iperf3's control packets are
-#: shorter.
-_LEAST_FRAGMENT_BYTES = 300
 
 
 def stream_arrivals_s(raw: Mapping[str, Any], arrived: Sequence[Packet]) -> list[float]:

@@ -227,7 +227,8 @@ class DissectedRepetition:
     def _management_frames(self, parts: Sequence[str]) -> list[ManagementFrame]:
         """Return the management frames, if keys are negotiated by them.
 
-        Beacons of the stream are included if the policy protects them.
+        Beacons of the stream are included if the policy protects them, and in OWE transition mode,
+        where an authentication may end before the hidden network's first beacon.
         """
         link = self.layers.link
         if link is None or link.is_wep:
@@ -235,7 +236,8 @@ class DissectedRepetition:
         frames = [frame for part in parts if (file := self.out / f"{part}-air.pcap").exists()
                   for frame in management_frames.read_management_frames(file, self.keys or ())]
         streaming = self.out / f"{TRAFFIC}-air.pcap"
-        if AUTH in parts and link.beacon_protection and streaming.exists():
+        if AUTH in parts and (link.beacon_protection or link.owe_transition) \
+                and streaming.exists():
             frames += management_frames.read_management_frames(streaming,
                                                                subtype=management_frames.BEACON)
         return frames

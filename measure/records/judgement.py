@@ -191,7 +191,7 @@ def unchecked_settings(policy: Policy,
              *_uncovered_settings(policy, {check.check for check in checks or ()}),
              *(_unchecked_dot1x(layers.dot1x, holding) if layers.dot1x else ())]
     if layers.link and layers.link.ocv:
-        found.append(UncheckedSetting("link.ocv.hostapd", "link.ocv at hostapd", ""))
+        found.append(UncheckedSetting("link.ocv.wpa_supplicant", "link.ocv at wpa_supplicant", ""))
     return [*found, *_untried_alternatives(policy, {check.check for check in checks or ()})]
 
 

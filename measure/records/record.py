@@ -58,7 +58,8 @@ def _describe_setting(path: str) -> str:
     parts = path.split(".")
     if len(parts) == _OPTION_DEPTH and parts[1] == "options":
         return f"{parts[2]}'s {parts[3]}"
-    return f"{'.'.join(parts[:2])} at hostapd" if parts[2:] == ["hostapd"] else path
+    return f"{'.'.join(parts[:2])} at {parts[2]}" if parts[2:] in (
+        ["hostapd"], ["wpa_supplicant"]) else path
 
 
 def format_programs(programs: object) -> str:

@@ -350,6 +350,10 @@ class Hostapd(DaemonService):
 
     def _restart_with(self, node: str, setting: str, value: str, limit_s: float) -> None:
         """Restart an access point, with another value of a setting unless `setting` is ""."""
+        if self.site.testbed.vlan:
+            # After DISABLE and ENABLE, hostapd has no interfaces for VLANs.
+            self._restart_process(node, setting, value)
+            return
         control = self.controls[node]
         control.send_command("DISABLE")
         if setting:
@@ -359,7 +363,15 @@ class Hostapd(DaemonService):
         if control.wait_event({"AP-ENABLED"}, time.monotonic() + limit_s) is None:
             raise MeasureError("testbed", f"hostapd on {node} does not start again within "
                                f"{limit_s:.3g} s")
-        self.site.testbed.attach_vlan(node)
+
+    def _restart_process(self, node: str, setting: str, value: str) -> None:
+        """Start an access point's hostapd again, with another value in its file."""
+        if setting:
+            file = self._config_path(node)
+            text, count = re.subn(rf"^{setting}=.*$", f"{setting}={value}", file.read_text(),
+                                  count=1, flags=re.MULTILINE)
+            file.write_text(text if count else f"{text}{setting}={value}\n")
+        self.restart_on(node)
 
     def expire_station(self, node: str, mac: str) -> None:
         """Make an access point forget a station that has left, as its inactivity timer would.

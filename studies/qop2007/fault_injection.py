@@ -49,6 +49,8 @@ NEAR_SERVER, STATIC_ADDRESS = "near-server", "static-address"
 STATIC_IPV6, OVER_IPV4 = "static-ipv6-address", "streams-over-ipv4"
 #: Control in which the station asks for fast transition over the air, not over the DS.
 OVER_THE_AIR = "over-the-air"
+#: Control in which the station asks over the DS, and states the channel that it leaves (OCV).
+STALE_CHANNEL = "stale-channel"
 #: Control in which the air sends every frame alone.
 ALONE = "frames-alone"
 #: Control in which the wire to a distant RADIUS server has a delay without jitter.

@@ -53,7 +53,6 @@ _OTHER_SERVER = "server with another name is refused"
 _FURTHER_GROUPS, _FURTHER_PROPOSALS = CHECKS[STATION_GROUPS], CHECKS[ESP_OFFERED]
 _LIMITS = "channel access and aggregates are as the air charges"
 
-
 _TRANSLATES, _IN_UDP = "router translates addresses and ports", "ESP in UDP"
 _IDLE_NODE, _OTHER_PORT = "peer reaches the idle node", "router changes the port"
 _GOES_ON_THERE = "tunnel goes on at the new port"
@@ -237,7 +236,7 @@ TODAYS: Mapping[str, Fault] = {
     "any-channel": Fault(
         "the operating channel is not validated", policy=change_layer("link", ocv=0),
         on=control_cell("M3"),
-        fails=["operating channel validation negotiated"]),
+        fails=["operating channel validation negotiated", "station states its channel"]),
     "clear-identity": Fault(
         "the user's identity passes in clear", policy=change_layer("dot1x", identity=None),
         on=control_cell("M4"), fails=["identity is hidden", *_PACKETS]),
@@ -665,6 +664,9 @@ SPOILT: Mapping[str, Fault] = {
         policy=_configure_radio(
             pmk_r1_push="0", r0kh=f"02:00:00:00:00:99 nobody {_ANOTHER_KEY * 2}"),
         on=control_cell("M7", "E1")),
+    fault_injection.STALE_CHANNEL: Fault(
+        "a station that moves states the channel that it leaves, as wpa_supplicant does over the DS",
+        policy=change_layer("link", ft_over_ds=1), on=control_cell("M7", "E1")),
     "wrong-ike-secret": Fault(
         "the mobile node has another pre-shared key for IKE than the gateway",
         {"station.ike_secret": ""}, on=control_cell(_IKE_SECRET)),
@@ -730,7 +732,7 @@ UNPROTECTED: Mapping[str, Fault] = {
                _OPENED]),
     "longer-header": Fault(
         "frames have a header for quality of service, which the air does not charge",
-        policy=change_layer("link", options=DaemonOptions(hostapd={"wmm_enabled": "1"})),
+        policy=_configure_radio(wmm_enabled="1"),
         on=control_cell(_PSK),
         fails=[_LENGTHS]),
     "other-key-management": Fault(

@@ -226,7 +226,8 @@ class Workload:
         """Return the steps of the mobile node, which moves as the task says if it moves at all."""
         return AttachmentSteps(
             self._access, scenario, session, roaming=task["roaming"] if scenario.roams_to else "",
-            is_over_ds=task["over_ds"] and self._site.fault != fault_injection.OVER_THE_AIR)
+            is_over_ds=self._site.fault == fault_injection.STALE_CHANNEL or (
+                task["over_ds"] and self._site.fault != fault_injection.OVER_THE_AIR))
 
     def _come_home(self, scenario: Scenario) -> None:
         """Return the mobile node to its home network before measuring, if it was in another subnet.

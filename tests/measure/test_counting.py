@@ -13,7 +13,7 @@ from measure.capture.tshark import ESP, Packet
 from measure.checks import packet_counts
 from measure.checks.observation import Observation, build_observation
 from measure.services import iperf
-from policies.layers import MPTCP
+from policies.layers import MPTCP, QUIC
 from recorded import ELSEWHERE, IDS, observed
 from topologies.loader import load_scenario
 
@@ -92,6 +92,45 @@ def test_tunnel_in_one_connection_is_counted_by_bytes(tunnel: str, kept: int, *,
     assert ok is holds, detail
 
 
+@pytest.mark.parametrize("parts", [
+    pytest.param(([572], [572], [324]), id="MTU of 576 bytes"),
+    pytest.param(([756], [692]), id="MTU of 760 bytes, fragments of similar lengths"),
+    pytest.param(([996], [452]), id="MTU of 1000 bytes")])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_datagrams_in_fragments_are_counted(parts: tuple[list[int], ...], missing: int) -> None:
+    """The mobile node sends each datagram of 1400 bytes in fragments, in frames of their own."""
+    check_fragments(parts, missing, "")
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_fragments_that_quic_joins_are_counted(missing: int) -> None:
+    """QUIC sends two fragments of a datagram in one packet, and the third one in another."""
+    check_fragments(([572], [572, 324]), missing, QUIC)
+
+
+def check_fragments(parts: tuple[list[int], ...], missing: int, tunnel: str) -> None:
+    """Check that the frames of all datagrams hold, and that those of one fewer do not.
+
+    Each entry of `parts` is a frame of a datagram: the lengths of the IP packets inside it.
+    """
+    seen = observed("P5")
+    start_s, (size_bytes, received) = seen.raw["stamps"]["udp_start"], iperf.udp_totals(
+        seen.raw["iperf_udp"])
+    assert size_bytes == 1400
+    air = [p for p in seen.packets_of("traffic-air") if p.time_s < start_s]
+    model = next(p for p in seen.packets_of("traffic-air") if p.length >= 1400)
+    peer = [replace(p, ip_bytes=parts[0][0]) if p.udp_dst == iperf.PORT else p
+            for p in seen.packets_of("traffic-peer")]
+    sent = [replace(model, time_s=start_s, length=sum(part) + 130) for part in parts]
+    air += sent * (received - missing)
+    for entry in seen.raw["captures"]:
+        entry["captured"] = min(entry["captured"], len(air))
+    ok, detail = judged(replace(seen, follows_by=tunnel, captures={
+        **seen.captures, "traffic-air": air, "traffic-peer": peer}))
+    assert ok is (not missing), detail
+    assert "frames of a datagram's size" in detail
+
+
 @pytest.mark.parametrize(("scenario", "counted", "holds"), [
     ("E1", 2 + 3 + 4, True), ("E1", 2 + 3 + 5, False), ("R1", 4, True), ("R1", 5, False)])
 def test_esp_of_a_move_during_traffic_is_counted_once(
@@ -115,15 +154,16 @@ def test_esp_of_a_move_during_traffic_is_counted_once(
     assert ok is holds, detail
 
 
-@pytest.mark.parametrize(("lost", "source", "holds"), [
-    (0, "", True), (1, "", False), (0, "10.9.9.9", False)])
+@pytest.mark.parametrize(("lost", "source", "ip_bytes", "holds"), [
+    (0, "", 1500, True), (1, "", 1500, False), (0, "10.9.9.9", 1500, False),
+    (0, "", 1380, True), (1, "", 1380, False)])
 def test_datagrams_in_transport_mode_are_counted_as_esp(
-        lost: int, source: str, *, holds: bool) -> None:
-    """The kernel shows ESP at the peer, and it is the mobile node's."""
+        lost: int, source: str, ip_bytes: int, *, holds: bool) -> None:
+    """The kernel shows ESP at the peer, whole or the first fragments, and it is the node's."""
     seen = observed("P3")
     _, received = iperf.udp_totals(seen.raw["iperf_udp"])
     model = next(p for p in seen.packets_of("traffic-peer") if p.udp_dst == iperf.PORT)
-    packet = replace(model, udp_dst=None, ip_proto=ESP, esp_spi="0x1", ip_bytes=1500,
+    packet = replace(model, udp_dst=None, ip_proto=ESP, esp_spi="0x1", ip_bytes=ip_bytes,
                      time_s=seen.raw["stamps"]["udp_start"],
                      ip_src=source or seen.home_address)
     arrived = [packet] * received

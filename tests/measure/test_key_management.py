@@ -531,6 +531,44 @@ def test_handshake_is_made_with_the_passphrase_of_the_device(
     assert all(ok for name, ok in found.items() if "passphrase" not in name)
 
 
+@pytest.mark.parametrize(("key_data", "holds"), [
+    ("dd07000fac0d510100", True), ("dd07000fac0a510100", False), ("", False)])
+def test_station_without_its_channel_in_the_handshake_is_noticed(
+        tmp_path: Path, key_data: str, *, holds: bool) -> None:
+    """The second message of the handshake has class and number of the channel (OCI)."""
+    request, answer = handshake_frames("secret", "lab")
+    file = made_up_captures.written(tmp_path / "auth-mn.pcap", enumerate(
+        [request, extend_handshake(answer, bytes.fromhex(key_data))]))
+    found = {check.check: check.ok for check in key_management.check_key_management(
+        SAE, replace(seen(frames(8), 8), folder=file.parent))}
+    assert [name for name, ok in found.items() if not ok] == (
+        [] if holds else ["station states its channel"])
+
+
+def extend_handshake(frame_: bytes, key_data: bytes) -> bytes:
+    """Return a message of a handshake with key data at its end, and its length set."""
+    at = 14 + 2
+    size = int.from_bytes(frame_[at:at + 2], "big") + len(key_data)
+    return frame_[:at] + size.to_bytes(2, "big") + frame_[at + 2:-2] + len(
+        key_data).to_bytes(2, "big") + key_data
+
+
+@pytest.mark.parametrize(("transmitter", "elements", "holds"), [
+    (ACCESS_POINT, (0, 48, 76), True), (ACCESS_POINT, (0, 48), False),
+    ("02:00:00:00:a0:01", (0,), True)])
+def test_beacons_of_the_open_network_beside_owe_need_no_protection(
+        transmitter: str, elements: tuple[int, ...], *, holds: bool) -> None:
+    """In OWE transition mode the beacons of the network with OWE alone count."""
+    layer = LinkLayer.model_validate({"cipher": "CCMP", "keys": "owe", "pmf": 2,
+                                      "beacon_protection": 1})
+    managed = [*frames(18), replace(frames(18)[0], transmitter=transmitter, elements=elements,
+                                    akms=frames(18)[0].akms if transmitter == ACCESS_POINT else ())]
+    found = {check.check: check.ok for check in key_management.check_key_management(
+        layer, replace(seen(managed, 18), cells=frozenset({ACCESS_POINT})))}
+    assert found["beacons are protected"] is holds
+    assert sum(not ok for ok in found.values()) == (not holds)
+
+
 def frames_of_psk() -> list[ManagementFrame]:
     """The frames of an association with a passphrase, without protection."""
     return [each for each in frames(2) if not each.is_end]

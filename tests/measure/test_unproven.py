@@ -90,11 +90,12 @@ def test_realm_inside_a_tunnel_is_proven_in_any_network() -> None:
 
 
 def test_of_the_projects_own_only_known_ones_are_named() -> None:
-    """Of all policies that come with it, hostapd's insistence on the operating channel alone."""
+    """Of all policies that come with it, the station's refusal of another channel alone."""
     left = {name: said for name in policy_ids()
             if (said := judgement.unchecked_settings(load_named(name)))}
     assert set(left) == {"M3", "M7"}
-    assert all(said == [("link.ocv.hostapd", "link.ocv at hostapd", "")] for said in left.values())
+    assert all(said == [("link.ocv.wpa_supplicant", "link.ocv at wpa_supplicant", "")]
+               for said in left.values())
     assert judgement.unchecked_settings(
         load_policy(PROJECT / "examples" / "wpa3-eap-aka-prime.yml")) == []
 

@@ -403,6 +403,14 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     "transition mode of OWE is OWE's": (
         {"link": link(pmf=1, owe_transition=1)},
         "x.yml:8: owe_transition is of OWE, and keys is psk; leave out owe_transition, or write"),
+    "no channel is stated in OWE transition mode": (
+        {"link": link(keys="owe", pmf=2, owe_transition=1, ocv=1)},
+        "x.yml:9: in OWE transition mode, wpa_supplicant states no channel, and access points with "
+        "ocv refuse it; leave out ocv, or owe_transition"),
+    "the channel of before is stated over the DS": (
+        {"link": link(keys="sae", pmf=2, roaming="ft", ft_over_ds=1, ocv=1)},
+        "x.yml:10: over the DS, wpa_supplicant states the channel that it leaves, and access points "
+        "with ocv refuse it; leave out ft_over_ds, or ocv"),
     "a group cipher is the weaker one": (
         {"link": link(group_cipher="CCMP")},
         "x.yml:7: group_cipher: CCMP is not weaker than CCMP; leave out group_cipher"),
@@ -1012,6 +1020,9 @@ NO_EFFECT: list[tuple[dict[str, Any], str, str, Any, str]] = [
      "write dot1x.message_authenticator required, which the server then insists on"),
     ({"link": link(keys="sae", pmf=2, sae="h2e")}, "hostapd", "sae_pwe", 2,
      "hostapd's option sae_pwe and link.sae say the same; leave out one of them"),
+    ({"link": link(keys="owe", pmf=2, owe_transition=1)}, "hostapd", "ignore_broadcast_ssid", 1,
+     "hostapd's option ignore_broadcast_ssid and link.owe_transition say the same; leave out"),
+    ({"link": link()}, "hostapd", "wmm_enabled", 1, "choose a medium with another physical layer"),
     ({"link": link(keys="owe", pmf=2)}, "hostapd", "owe_transition_ssid", "x",
      "it follows from layers.link.owe_transition; write 1 there"),
     (EAP, "wpa_supplicant", "phase1", "tls_disable_tlsv1_2=1",
