@@ -248,7 +248,8 @@ class Campaign:
                 self.plan, step, reason, environment=self._record_environment(step, None, began_s),
                 attempt=attempt, is_skipped=(
                     self.plan.testbeds[key].spec.image_name in self.machine.lacking
-                    or bool(find_missing_feature(self.plan.testbeds[key].spec)))),
+                    or bool(find_missing_feature(self.plan.testbeds[key].spec,
+                                                 self.plan.settings.daemons)))),
                 None, exclusive=exclusive)
         finally:
             self.scheduler.note_end(step, used)

@@ -286,6 +286,36 @@ def test_testing_lacks_ikev1(release: str) -> None:
     assert lacks == [reason if release == "forky" else "", ""]
 
 
+@pytest.mark.parametrize(("policy", "release", "daemons", "lack"), [
+    ("M17", "bookworm", {"freeradius": "trixie", "wpa_supplicant": "trixie"}, ""),
+    ("M17", "bookworm", {"freeradius/openssl": "trixie", "wpa_supplicant/openssl": "forky"}, ""),
+    ("M17", "bookworm", {"freeradius": "trixie"}, (
+        "wpa_supplicant of Debian 12 has OpenSSL 3.0, without ML-KEM and ML-DSA; add --daemon "
+        "wpa_supplicant=trixie")),
+    ("M17", "trixie", {"hostapd": "bookworm"}, ""),
+    ("M17", "trixie", {"freeradius": "bookworm"}, (
+        "freeradius of Debian 12 has OpenSSL 3.0, without ML-KEM and ML-DSA; add --daemon "
+        "freeradius=trixie")),
+    ("P12", "trixie", {"charon": "forky"}, (
+        "charon of Debian testing has strongSwan 6.1 without IKEv1; choose another --daemon "
+        "charon, or a policy with IKEv2")),
+    ("P12", "forky", {"charon": "trixie"}, ""),
+    ("M12", "bookworm", {"charon": "trixie"}, (
+        "charon of Debian 13 has a strongSwan without ML-KEM; leave out --daemon charon, or choose "
+        "forky there")),
+    ("M12", "bookworm", {"charon": "forky"}, ""), ("M12", "bookworm", {"hostapd": "trixie"}, ""),
+    ("M7", "bookworm", {"wpa_supplicant": "forky"}, ""),
+    ("M7", "bookworm", {"wpa_supplicant/openssl": "forky"}, "protected beacons"),
+    ("M7", "forky", {"wpa_supplicant": "trixie"}, "wpa_supplicant of Debian 13 has")])
+def test_lack_is_that_of_the_daemon_that_has_the_feature(
+        policy: str, release: str, daemons: dict[str, str], lack: str) -> None:
+    """The option --daemon adds a feature to a guest without it, or takes one away."""
+    spec = contract.TestbedSpec(load_scenario("D2").network, policies.load_named(policy),
+                                release=release)
+    found = find_missing_feature(spec, daemons)
+    assert lack in found and bool(lack) is bool(found), found
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_older_supplicants_lack_macsec_with_256_bits(release: str) -> None:
     """Versions before 2.11 have GCM-AES-128 alone."""
