@@ -2,6 +2,7 @@
 
 The guest tells which files its daemons executed (`measure.agent.running_programs`), and what the
 packages of its root contain. `check_release` compares both. A daemon of another release fails.
+`find_daemon_release` tells other checks which release a daemon was asked to be of.
 """
 
 from __future__ import annotations
@@ -10,8 +11,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from measure.records.record import CheckRecord
+from measure.services.other_releases import OPENSSL
 
 NAME = "daemons are of the release"
+
+
+def find_daemon_release(raw: Mapping[str, Any], daemon: str) -> str:
+    """Return the Debian release that a daemon was asked to be of, "" if the raw values have none.
+
+    Args:
+        raw: Raw values of a repetition.
+        daemon: Name of the daemon. With the ending "/openssl", the release is that of its OpenSSL.
+    """
+    asked: Mapping[str, str] = raw.get("daemon_releases", {})
+    names = dict.fromkeys((daemon, daemon.removesuffix(OPENSSL)))
+    return next((asked[name] for name in names if name in asked), "") or raw.get("debian") or ""
 
 
 def check_release(raw: Mapping[str, Any]) -> CheckRecord | None:
@@ -45,7 +59,7 @@ def _list_problems(facts: Mapping[str, Any]) -> Iterator[str]:
                    f"{program['md5']}, and {program['package']} {program['version']} of {asked} "
                    f"has {program['package_md5'] or 'none'}")
         elif program.get("openssl_md5") != program.get("openssl_package_md5"):
-            library = facts["daemons"].get(f"{program['program']}/openssl", asked)
+            library = facts["daemons"].get(f"{program['program']}{OPENSSL}", asked)
             yield (f"{program['program']}: the process has mapped another OpenSSL than "
                    f"{program['openssl_version'] or 'none'} of {library}")
 
@@ -60,6 +74,6 @@ def _describe_daemons(facts: Mapping[str, Any]) -> str:
         else:
             other = f" of {program['release']}" if program["release"] != facts["asked"] else ""
             library = (f" with OpenSSL {program['openssl_version']}"
-                       if f"{program['program']}/openssl" in facts["daemons"] else "")
+                       if f"{program['program']}{OPENSSL}" in facts["daemons"] else "")
             names.append(f"{program['program']} {program['version']}{other}{library}")
     return f"{facts['asked']}: {', '.join(dict.fromkeys(names)) or 'no daemon ran'}"
