@@ -26,6 +26,7 @@ from policies import Policy
 from studies.contract import EVERY_NODE
 from studies.study import Cell, ExpectedCost, Factor, Level, Settings, Study, TestbedSpec
 from topologies import builders, loader
+from topologies.model import ACCESS_POINT, STATION
 
 #: Name of a testbed in a plan, in logs and in the scheduler; unique in its plan.
 TestbedKey = str
@@ -236,6 +237,15 @@ class Plan:
         fault = self.study.find_fault(self.settings.fault)
         return {**self.settings.daemons, **(fault.daemons if fault else {})}
 
+    def find_lack(self, cell: Cell) -> str:
+        """Return what the daemons of a cell's testbed lack, so that the cell is skipped, or ""."""
+        return self._lacks[self.testbed_of(cell)]
+
+    @cached_property
+    def _lacks(self) -> dict[TestbedKey, str]:
+        return {key: find_missing_feature(testbed.spec, self.settings.daemons)
+                for key, testbed in self.testbeds.items()}
+
     def apply_fault(self, policy: Policy | None) -> Policy | None:
         """Return the policy that nodes get: a negative control may change the one of the cell.
 
@@ -361,6 +371,18 @@ def _list_missing_features(spec: TestbedSpec, policy: Policy,
         yield (f"{owner} has wpa_supplicant 2.10, which refuses the next access point's protected "
                "beacons after fast transition, so that it does not see its signal fall; "
                f"{remedy}, or leave out beacon_protection or roaming")
+
+
+def list_used_daemons(spec: TestbedSpec) -> frozenset[str]:
+    """Return the daemons of `other_releases.DAEMONS` that a testbed may start."""
+    policy = spec.policy
+    if policy is None:  # a study may start IKE for its own tunnels
+        return frozenset({"charon"})
+    is_used = {"hostapd": bool(spec.network.of_duty(ACCESS_POINT)),
+               "wpa_supplicant": bool(spec.network.of_duty(STATION)) or policy.uses_macsec,
+               "freeradius": policy.uses_eap or policy.layers.aaa is not None,
+               "charon": policy.uses_ipsec}
+    return frozenset(name for name, used in is_used.items() if used)
 
 
 def node_devices(spec: TestbedSpec) -> dict[str, Any]:
