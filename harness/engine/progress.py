@@ -28,6 +28,7 @@ from harness.engine.events import Event, RunState
 from harness.engine.plan import Plan, Step
 from harness.engine.results import ResultsFolder
 from measure.records.document import to_printable_lines
+from measure.records.manifest import RELEASE
 from measure.records.record import FLAGS, join_settings
 from studies.release_factor import has_release_factor
 from studies.study import Metric
@@ -292,16 +293,18 @@ def _show_order(steps: Sequence[Step]) -> None:
     """Print the order in which repetitions start, block by block.
 
     Each block has a line for each scenario, or combination of further factors, with its policies.
+    Policies follow their release, if the releases are a factor.
     """
     heading = None
     names: list[str] = []
+    count = 1 + bool(steps and next(iter(steps[0].cell.ids)) == RELEASE)
     for step in [*steps, None]:
         ids = list(step.cell.ids.values()) if step else []
-        here = (step.repetition, "-".join(ids[1:])) if step else None
+        here = (step.repetition, "-".join(ids[count:])) if step else None
         if here != heading and heading:
             click.echo(f"  block {heading[0]}{', ' + heading[1] if heading[1] else ''}: "
                        f"{' '.join(names)}")
             names = []
         heading = here
         if ids:
-            names.append(ids[0])
+            names.append("-".join(ids[:count]))
