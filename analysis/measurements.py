@@ -33,7 +33,8 @@ from measure.records.record import (
 #: Ending of the name of the column with the digests of a factor's levels.
 DIGEST_SUFFIX = "_sha256"
 #: Circumstances from a record's environment.
-CIRCUMSTANCES = ("medium", "air", "clock", "machine", "builder", "debian", "programs", "fault")
+CIRCUMSTANCES = ("medium", "air", "clock", "machine", "builder", "debian", "daemons", "programs",
+                 "fault")
 RESERVED_COLUMNS = frozenset((
     "repetition", "status", "reason", "attempt", "checks_ok", "checks", "verified", "unchecked",
     "elapsed_s", "started_s", "processor_busy_s", "processor_idle_s", "flagged", "flags", "alone",

@@ -46,7 +46,7 @@ from analysis.measurements import (
     check_record,
     extract_values,
 )
-from analysis.table import to_printable
+from analysis.table import join_words, to_printable
 from measure.records.manifest import DEFAULT_RELEASE
 from measure.records.record import Record, RecordError, format_programs, join_settings
 from topologies.model import QUEUE
@@ -234,7 +234,7 @@ def _envelope_row(record: Record) -> dict[str, Any]:
            for factor in record.cell},
         **{name: _to_text(environment.get(name)) for name in CIRCUMSTANCES},
         "machine": describe_machine(environment), "air": air_of(environment),
-        "debian": release_of(environment),
+        "debian": release_of(environment), "daemons": describe_daemons(environment),
         "programs": to_printable(format_programs(environment.get("programs")))}
 
 
@@ -279,14 +279,30 @@ def air_of(environment: Mapping[str, Any]) -> str:
 def release_of(environment: Mapping[str, Any]) -> str:
     """Return the Debian release of the guests in a record, or "" for other machines.
 
-    Daemons of another release follow, such as "bookworm, freeradius of trixie". Old records without
-    this field are of the only release that there was.
+    Daemons of another release follow, such as "bookworm (freeradius of trixie)".
     """
-    only = DEFAULT_RELEASE if environment.get("machine") == "guest" else ""
+    daemons = describe_daemons(environment)
+    return _guest_release(environment) + (f" ({daemons})" if daemons else "")
+
+
+def describe_daemons(environment: Mapping[str, Any]) -> str:
+    """Return the daemons in a record that are of another release than the guests, or "".
+
+    For instance, this is "freeradius of trixie and hostapd of trixie".
+    """
     others = environment.get("daemons")
     daemons = sorted(others.items()) if isinstance(others, dict) else []
-    return ", ".join([_to_text(environment.get("debian", only)),
-                      *(_to_text(f"{name} of {release}") for name, release in daemons)])
+    return join_words([_to_text(f"{name} of {release}") for name, release in daemons
+                       if release != _guest_release(environment)])
+
+
+def _guest_release(environment: Mapping[str, Any]) -> str:
+    """Return the Debian release of the guests in a record, or "" for other machines.
+
+    Old records without this field are of the only release that there was.
+    """
+    only = DEFAULT_RELEASE if environment.get("machine") == "guest" else ""
+    return _to_text(environment.get("debian", only))
 
 
 def _processor_times(use: object) -> dict[str, float | None]:

@@ -190,9 +190,25 @@ class Results:
         return levels.get(name)
 
     def level_title(self, factor: str, name: str) -> str:
-        """Return the title of a level (such as one policy), or "" if it has none."""
+        """Return the title of a level (such as one policy), or "" if it has none.
+
+        The title of a Debian release names the daemons of another release (`--daemon`), too.
+        """
         level = self.find_level(factor, name)
-        return to_printable(level.title) if level else ""
+        title = to_printable(level.title) if level else ""
+        if factor != RELEASE:
+            return title
+        daemons = self._daemons_by_release.get(name, "")
+        return f"{title or name} with {daemons}" if daemons else title
+
+    @cached_property
+    def _daemons_by_release(self) -> Mapping[str, str]:
+        """Return the daemons of another release in the records of each release, as text."""
+        if RELEASE not in self.frame:
+            return {}
+        pairs = dict.fromkeys(zip(self.frame[RELEASE], self.frame["daemons"], strict=True))
+        return {release: "; ".join(text for name, text in pairs if name == release and text)
+                for release, _ in pairs}
 
     def level_heading(self, ids: Sequence[str], factors: Sequence[str]) -> str:
         """Return a heading from the ids and titles of levels, such as a scenario's name."""

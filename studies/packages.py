@@ -29,7 +29,7 @@ _WORDS = {"debian": "a Debian package's name has small letters, digits, '.', '+'
           "python": "name a file with hashes beside packages.yml",
           "compiled": "what is compiled is strongswan",
           "[key]": "a variant's name has small letters, digits and '-', at most 31"}
-_FORM = "write 'NAME: {debian: [PACKAGE, ...], python: FILE.lock}'"
+_FORM = "write 'NAME: {debian: [PACKAGE, ...], python: FILE.lock}', or 'NAME: {study: STUDY}'"
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,11 @@ class Variant:
 
 
 class _Entry(BaseModel):
-    """A guest as the file declares it."""
+    """A guest as the file declares it. With `study`, it is the one that this study declares."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    study: str = ""
     debian: list[_Package] = []
     python: Annotated[str, Field(pattern=r"^([A-Za-z0-9][\w.-]*)?$")] = ""
     compiled: list[Literal["strongswan"]] = []
@@ -72,8 +73,21 @@ def load_variants(study: str) -> dict[str, Variant]:
     Raises:
         StudyError: the file is faulty.
     """
-    file = packages_path(study)
-    where = f"{studies.place_of_study(study)}/{FILE}"
+    return {name: (_find_variant if entry.study else _make_variant)(study, name, entry)
+            for name, entry in _read_entries(study).items()}
+
+
+def _name_file(study: str) -> str:
+    return f"{studies.place_of_study(study)}/{FILE}"
+
+
+def _read_entries(study: str) -> dict[str, _Entry]:
+    """Return the entries of a study's packages.yml, which may not exist.
+
+    Raises:
+        StudyError: the file has another form.
+    """
+    file, where = packages_path(study), _name_file(study)
     if not file.is_file():
         return {}
     try:
@@ -85,13 +99,36 @@ def load_variants(study: str) -> dict[str, Variant]:
         field = next((str(part) for part in reversed(place) if str(part) in _WORDS), "")
         raise StudyError(
             f"{where}: {describe_refusal(error)}; {_WORDS.get(field, _FORM)}") from None
-    for name, entry in entries.items():
-        if not entry.debian and not entry.python and not entry.compiled:
-            raise StudyError(f"{where}: {name}: brings no package; {_FORM}, or leave it out")
-    return {name: Variant(tuple(entry.debian), entry.python,
-                          _read_lock(study, entry.python) if entry.python else "",
-                          tuple(entry.compiled))
-            for name, entry in entries.items()}
+    return entries
+
+
+def _make_variant(study: str, name: str, entry: _Entry) -> Variant:
+    """Return a guest as an entry declares it.
+
+    Raises:
+        StudyError: the entry has no package, or its requirements file is faulty.
+    """
+    if not entry.debian and not entry.python and not entry.compiled:
+        raise StudyError(f"{_name_file(study)}: {name}: brings no package; {_FORM}, or leave it "
+                         "out")
+    return Variant(tuple(entry.debian), entry.python,
+                   _read_lock(study, entry.python) if entry.python else "", tuple(entry.compiled))
+
+
+def _find_variant(study: str, name: str, entry: _Entry) -> Variant:
+    """Return the guest of this name that another study declares.
+
+    Raises:
+        StudyError: the other study does not declare it, or the entry has packages besides.
+    """
+    where = f"{_name_file(study)}: {name}"
+    if entry.debian or entry.python or entry.compiled:
+        raise StudyError(f"{where}: takes its packages from {entry.study}; leave out the others")
+    other = _read_entries(entry.study) if entry.study in studies.study_names() else {}
+    if name not in other or other[name].study:
+        raise StudyError(f"{where}: {entry.study} declares no packages of this name; write the "
+                         "name of a study that does")
+    return _make_variant(entry.study, name, other[name])
 
 
 def _to_single_line(message: str) -> str:

@@ -260,11 +260,16 @@ def describe_extent(cells: Cells) -> str:
 def describe_release(cells: Cells) -> str:
     """Return words on the Debian release of the daemons, "" for the default one.
 
-    Where the release is a factor of the study, its levels are named already.
+    Where several releases are compared, only daemons of another release are named.
     """
-    if RELEASE in cells.results.names:
-        return ""
-    releases = sorted(set(cells.results.frame["debian"]) - {"", DEFAULT_RELEASE})
+    frame = cells.results.frame
+    if RELEASE not in cells.results.names:
+        releases = sorted(set(frame["debian"]) - {"", DEFAULT_RELEASE})
+    elif len(set(frame[RELEASE])) == 1:
+        releases = sorted(set(frame["debian"]) - {""})
+    else:
+        pairs = dict.fromkeys(zip(frame["daemons"], frame[RELEASE], strict=True))
+        return join_words([f"{daemons} on {release}" for daemons, release in pairs if daemons])
     return f"daemons of Debian {join_words(releases)}" if releases else ""
 
 

@@ -120,13 +120,19 @@ def make_change_table(cells: Cells, changes: Sequence[ReleaseChange], metrics: S
                  (*factors, Column("before", "before"), Column("after", "after"), *differences,
                   *([Column("packets", counted_title)] if counted else []),
                   Column("verdict", "verdict")),
-                 rows, notes=(f"Compared with {cells.baseline.name}. Positive is worse. {_SURE}"
+                 rows, notes=(f"{describe_comparison(cells)} Positive is worse. {_SURE}"
                               if rows else ONE_RELEASE,))
+
+
+def describe_comparison(cells: Cells) -> str:
+    """Return a sentence on the release before the upgrade, and on daemons of other releases."""
+    titles = [f"{name} is {_name_release(cells, name)}" for name in cells.results.levels[RELEASE]]
+    return f"Compared with {cells.baseline.name}. {'; '.join(titles)}."
 
 
 def describe_changes(cells: Cells, changes: Sequence[ReleaseChange]) -> Iterator[str]:
     """Yield a sentence on each release but the baseline's: what works no longer, what changed."""
-    title = cells.results.level_title(RELEASE, cells.baseline.name) or cells.baseline.name
+    title = _name_release(cells, cells.baseline.name)
     groups: dict[str, list[ReleaseChange]] = {}
     for change in changes:
         [release] = cells.results.select_levels(change.ids, [RELEASE])
@@ -136,9 +142,14 @@ def describe_changes(cells: Cells, changes: Sequence[ReleaseChange]) -> Iterator
                  for verdict in ("works no longer", "newly works")
                  if (found := [change for change in among if change.short_verdict == verdict])]
         parts += [sure] if (sure := _join_sure_changes(cells, among)) else []
-        after = cells.results.level_title(RELEASE, release) or release
+        after = _name_release(cells, release)
         nothing = f"{_NO_CHANGE} in {count_noun(len(among), 'cell')}"
         yield f"From {title} to {after}: {'; '.join(parts) or nothing}."
+
+
+def _name_release(cells: Cells, release: str) -> str:
+    """Return the title of a release, with daemons of another release."""
+    return cells.results.level_title(RELEASE, release) or release
 
 
 def _join_cells(cells: Cells, changes: Sequence[ReleaseChange]) -> str:

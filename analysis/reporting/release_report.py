@@ -267,8 +267,7 @@ def join_reports(parts: Sequence[tuple[ReleaseResults, Report]], cells: Cells,
                        for drawing in report.drawings),
         summary=(answer.describe_extent(cells),
                  *release_changes.describe_changes(compared, changes),
-                 *(f"{part.title}: {line}" for part, report in parts
-                   for line in report.summary[1:])),
+                 *_merge_lines([(part, report.summary[1:]) for part, report in parts])),
         claimant=f"{model.claimant} claims on {len(parts)} releases:" if model.claimant else "",
         differences=(*(_name_verdict(part, difference) for part, report in parts
                        for difference in significance.judge_differences(

@@ -319,15 +319,20 @@ def _leading_columns(cells: Cells) -> list[StudyColumn]:
 
 
 def _release_column(cells: Cells) -> Iterator[StudyColumn]:
-    """Yield a column for files with the Debian release of each cell, if it is no factor."""
-    if RELEASE in cells.results.names:
-        return
-    frame = cells.results.frame
+    """Yield a column for files with the Debian release of each cell, and of single daemons.
+
+    If the release is a factor, the column has only the daemons of another release. It is left out
+    if there are none.
+    """
+    frame, is_factor = cells.results.frame, RELEASE in cells.results.names
+    source = "daemons" if is_factor else "debian"
     found: dict[Ids, set[str]] = {}
-    for *ids, suite in zip(*(frame[name].tolist() for name in (*cells.results.names, "debian")),
-                           strict=True):
-        found.setdefault(tuple(ids), set()).add(suite)
-    yield _standing_column(RELEASE, lambda ids: Entry(", ".join(sorted(found.get(ids, ())))))
+    for *ids, text in zip(*(frame[name].tolist() for name in (*cells.results.names, source)),
+                          strict=True):
+        found.setdefault(tuple(ids), set()).add(text)
+    if not is_factor or any(found[ids] != {""} for ids in found):
+        yield _standing_column("daemons" if is_factor else RELEASE,
+                               lambda ids: Entry(", ".join(sorted(found.get(ids, ())))))
 
 
 def _level_column(cells: Cells, index: int, name: str) -> StudyColumn:

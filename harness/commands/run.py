@@ -42,7 +42,7 @@ from harness.engine import (
 from harness.engine import programs as own_programs
 from harness.engine.campaign import Campaign
 from harness.engine.events import EventLog
-from harness.engine.plan import Plan, Step
+from harness.engine.plan import Plan, Step, list_used_daemons
 from harness.engine.progress import ProgressDisplay
 from harness.errors import UserError
 from measure.records.manifest import RELEASE, Manifest
@@ -154,6 +154,7 @@ def _build_plan(study: str, *, clock: str | None, seed: int, on: str, builder: s
          "cards": cards_by_node, "daemons": daemon_releases})
     _check_place(plan.settings.clock, on, ", or add --clock real")
     _check_releases(plan, builder)
+    _check_daemons(plan)
     if cards_by_node:
         engine_cards.check_plan(plan, builder)
     elif not plan.other_releases:
@@ -255,8 +256,9 @@ def _parse_daemons(texts: Sequence[str], before: Manifest | None, on: str, *,
             raise UserError(f"--daemon {text}: no daemon {name!r} can be of another release; "
                             f"choose from {', '.join(DAEMONS)}, as in --daemon freeradius=trixie")
         if suite not in RELEASES:
-            raise UserError(f"--daemon {text}: {suite or 'nothing'} is no Debian release; choose "
-                            f"from {', '.join(RELEASES)}")
+            problem = f"{suite} is no Debian release" if suite else "names no Debian release"
+            raise UserError(f"--daemon {text}: {problem}; choose from {', '.join(RELEASES)}, as "
+                            f"in --daemon {name}=trixie")
         if daemon in {other.removesuffix(OPENSSL) for other in releases}:
             raise UserError(f"--daemon {text}: the release of {daemon} was given before; leave one "
                             "out")
@@ -299,15 +301,33 @@ def _check_releases(plan: Plan, builder: str) -> None:
                  for testbed in plan.testbeds.values())
     for name, suite in plan.settings.daemons.items():
         if name.endswith(OPENSSL) and order.index(suite) <= newest:
-            raise UserError(f"--daemon {name}={suite}: needs a later release than that of the "
-                            f"guests, {order[newest]}, whose C library is as new; choose another")
-    option = f"--release {', '.join(plan.other_releases)}"
+            raise UserError(f"--daemon {name}={suite}: the guests have {order[newest]}, whose C "
+                            "library is as new; choose a later release for OpenSSL")
+    releases = sorted({testbed.spec.release for testbed in plan.testbeds.values()} - {""})
+    option = f"--release {', '.join(releases)}" if releases else "--daemon " + " --daemon ".join(
+        f"{name}={suite}" for name, suite in plan.settings.daemons.items())
     if plan.settings.on != "guest":
         raise UserError(f"{option}: only embedded guests have another release than "
                         f"{DEFAULT.suite}; leave out --on {plan.settings.on}")
     if builder == MININET_WIFI:
         raise UserError(f"{option}: Mininet-WiFi is built for {DEFAULT.suite} alone; leave out "
                         "--builder")
+
+
+def _check_daemons(plan: Plan) -> None:
+    """Refuse a daemon of another release that changes nothing in the run.
+
+    Raises:
+        UserError: No testbed of the plan starts such a daemon, or all guests have its release.
+    """
+    specs = [testbed.spec for testbed in plan.testbeds.values()]
+    used = frozenset[str]().union(*map(list_used_daemons, specs))
+    for name, suite in plan.settings.daemons.items():
+        if all((spec.release or DEFAULT.suite) == suite for spec in specs):
+            raise UserError(f"--daemon {name}={suite}: all guests have this release; leave it out")
+        if name.removesuffix(OPENSSL) not in used:
+            raise UserError(f"--daemon {name}={suite}: no policy of this run uses "
+                            f"{name.removesuffix(OPENSSL)}; leave it out, or add such a policy")
 
 
 def _ensure_plain_images(plan: Plan) -> list[GuestImage]:

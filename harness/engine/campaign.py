@@ -26,7 +26,7 @@ from harness import errors, secrets
 from harness.engine import control_socket, cpu_contention, host, postprocessing, recording, retries
 from harness.engine.events import EventLog
 from harness.engine.machine import Machine
-from harness.engine.plan import Plan, Step, TestbedKey, find_missing_feature
+from harness.engine.plan import Plan, Step, TestbedKey
 from harness.engine.postprocessing import DissectorLost, DissectorPool
 from harness.engine.results import ResultsFolder
 from harness.engine.scheduler import Scheduler
@@ -248,7 +248,7 @@ class Campaign:
                 self.plan, step, reason, environment=self._record_environment(step, None, began_s),
                 attempt=attempt, is_skipped=(
                     self.plan.testbeds[key].spec.image_name in self.machine.lacking
-                    or bool(find_missing_feature(self.plan.testbeds[key].spec)))),
+                    or bool(self.plan.find_lack(step.cell)))),
                 None, exclusive=exclusive)
         finally:
             self.scheduler.note_end(step, used)

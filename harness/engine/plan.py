@@ -21,10 +21,12 @@ from guest.boot import Clock
 from measure.records import manifest
 from measure.records.manifest import FactorRecord, LevelRecord, Manifest
 from measure.records.record import StudyRecord, record_name
+from measure.services.other_releases import OPENSSL
 from policies import Policy
 from studies.contract import EVERY_NODE
 from studies.study import Cell, ExpectedCost, Factor, Level, Settings, Study, TestbedSpec
 from topologies import builders, loader
+from topologies.model import ACCESS_POINT, STATION
 
 #: Name of a testbed in a plan, in logs and in the scheduler; unique in its plan.
 TestbedKey = str
@@ -235,6 +237,15 @@ class Plan:
         fault = self.study.find_fault(self.settings.fault)
         return {**self.settings.daemons, **(fault.daemons if fault else {})}
 
+    def find_lack(self, cell: Cell) -> str:
+        """Return what the daemons of a cell's testbed lack, so that the cell is skipped, or ""."""
+        return self._lacks[self.testbed_of(cell)]
+
+    @cached_property
+    def _lacks(self) -> dict[TestbedKey, str]:
+        return {key: find_missing_feature(testbed.spec, self.settings.daemons)
+                for key, testbed in self.testbeds.items()}
+
     def apply_fault(self, policy: Policy | None) -> Policy | None:
         """Return the policy that nodes get: a negative control may change the one of the cell.
 
@@ -296,28 +307,82 @@ def _adapt_spec(settings: RunSettings, spec: TestbedSpec) -> TestbedSpec:
 _WITH_SUPPLICANT_2_11 = frozenset({releases.FORKY.suite})
 
 
-def find_missing_feature(spec: TestbedSpec) -> str:
-    """Return what a testbed's policy needs and its Debian release has not, "" for nothing."""
+def find_missing_feature(spec: TestbedSpec, daemons: Mapping[str, str] | None = None) -> str:
+    """Return what a testbed's policy needs and its daemons lack, "" for nothing.
+
+    Args:
+        spec: The testbed.
+        daemons: Debian releases of the daemons that are not of the guest's release (`--daemon`).
+    """
     if spec.policy is None:
         return ""
-    release = releases.RELEASES[spec.release or releases.DEFAULT.suite]
-    dot1x, ipsec = spec.policy.layers.dot1x, spec.policy.layers.ipsec
-    if dot1x and dot1x.tls and dot1x.tls.is_post_quantum and release == releases.DEFAULT:
-        return "Debian 12 has OpenSSL 3.0, without ML-KEM and ML-DSA; add --release trixie"
-    if ipsec and ipsec.ike == 1 and not release.has_ikev1:
-        return (f"{release.title} has strongSwan 6.1 without IKEv1; choose another --release, or "
-                "a policy with IKEv2")
-    wire, is_older = spec.policy.layers.wire, release.suite not in _WITH_SUPPLICANT_2_11
-    if wire and wire.macsec == "GCM-AES-256" and is_older:
-        return (f"{release.title} has wpa_supplicant 2.10, whose MACsec has GCM-AES-128 alone; add "
-                "--release forky")
-    link = spec.policy.layers.link
+    return next(_list_missing_features(spec, spec.policy, _DaemonReleases(
+        spec.release or releases.DEFAULT.suite, daemons or {})), "")
+
+
+@dataclass(frozen=True)
+class _DaemonReleases:
+    """The Debian release of each daemon of a testbed: the guest's, or the one of `--daemon`."""
+
+    guest: str
+    single: Mapping[str, str]
+
+    def find_release(self, daemon: str) -> releases.Release:
+        """Return the release of a daemon. With the ending "/openssl", it is its OpenSSL's."""
+        names = (daemon, daemon.removesuffix(OPENSSL))
+        return releases.RELEASES[next((self.single[name] for name in names if name in self.single),
+                                      self.guest)]
+
+    def describe_owner(self, daemon: str) -> str:
+        """Return the release that lacks a feature, and the daemon if single ones were chosen."""
+        title = self.find_release(daemon).title
+        return f"{daemon} of {title}" if self.single else title
+
+    def describe_remedy(self, daemon: str, suite: str) -> str:
+        """Return which option gives a daemon the release that has a feature."""
+        return f"add --daemon {daemon}={suite}" if self.single else f"add --release {suite}"
+
+
+def _list_missing_features(spec: TestbedSpec, policy: Policy,
+                           daemons: _DaemonReleases) -> Iterator[str]:
+    """Yield each feature that the policy needs and the release of its daemon lacks."""
+    dot1x, ipsec, link = policy.layers.dot1x, policy.layers.ipsec, policy.layers.link
+    if dot1x and dot1x.tls and dot1x.tls.is_post_quantum:
+        for daemon in ("freeradius", "wpa_supplicant"):
+            if daemons.find_release(f"{daemon}{OPENSSL}") == releases.BOOKWORM:
+                yield (f"{daemons.describe_owner(daemon)} has OpenSSL 3.0, without ML-KEM and "
+                       f"ML-DSA; {daemons.describe_remedy(daemon, releases.TRIXIE.suite)}")
+    charon = daemons.find_release("charon")
+    if ipsec and ipsec.ike == 1 and not charon.has_ikev1:
+        option = "--daemon charon" if "charon" in daemons.single else "--release"
+        yield (f"{daemons.describe_owner('charon')} has strongSwan 6.1 without IKEv1; choose "
+               f"another {option}, or a policy with IKEv2")
+    if policy.needs_mlkem and not charon.has_mlkem and not {
+            "charon", f"charon{OPENSSL}"}.isdisjoint(daemons.single):
+        yield (f"{daemons.describe_owner('charon')} has a strongSwan without ML-KEM; leave out "
+               "--daemon charon, or choose forky there")
+    is_older = daemons.find_release("wpa_supplicant").suite not in _WITH_SUPPLICANT_2_11
+    owner = daemons.describe_owner("wpa_supplicant")
+    remedy = daemons.describe_remedy("wpa_supplicant", releases.FORKY.suite)
+    if policy.layers.wire and policy.layers.wire.macsec == "GCM-AES-256" and is_older:
+        yield f"{owner} has wpa_supplicant 2.10, whose MACsec has GCM-AES-128 alone; {remedy}"
     if link and link.moves_fast and link.beacon_protection and is_older \
             and any(node.roaming for node in spec.network.nodes.values()):
-        return (f"{release.title} has wpa_supplicant 2.10, which refuses the next access point's "
-                "protected beacons after fast transition, so that it does not see its signal fall; "
-                "add --release forky, or leave out beacon_protection or roaming")
-    return ""
+        yield (f"{owner} has wpa_supplicant 2.10, which refuses the next access point's protected "
+               "beacons after fast transition, so that it does not see its signal fall; "
+               f"{remedy}, or leave out beacon_protection or roaming")
+
+
+def list_used_daemons(spec: TestbedSpec) -> frozenset[str]:
+    """Return the daemons of `other_releases.DAEMONS` that a testbed may start."""
+    policy = spec.policy
+    if policy is None:  # a study may start IKE for its own tunnels
+        return frozenset({"charon"})
+    is_used = {"hostapd": bool(spec.network.of_duty(ACCESS_POINT)),
+               "wpa_supplicant": bool(spec.network.of_duty(STATION)) or policy.uses_macsec,
+               "freeradius": policy.uses_eap or policy.layers.aaa is not None,
+               "charon": policy.uses_ipsec}
+    return frozenset(name for name, used in is_used.items() if used)
 
 
 def node_devices(spec: TestbedSpec) -> dict[str, Any]:

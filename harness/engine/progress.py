@@ -28,7 +28,9 @@ from harness.engine.events import Event, RunState
 from harness.engine.plan import Plan, Step
 from harness.engine.results import ResultsFolder
 from measure.records.document import to_printable_lines
+from measure.records.manifest import RELEASE
 from measure.records.record import FLAGS, join_settings
+from studies.release_factor import has_release_factor
 from studies.study import Metric
 
 # --- Progress of a running run ---
@@ -89,8 +91,8 @@ class ProgressDisplay:
         already = self.state.already
         going_on = f", {already} of them measured already" if already else ""
         self.print_line(
-            f"{self._plan.shape}{going_on}, on {self._plan.settings.builder}; results in "
-            f"{self._folder}/")
+            f"{self._plan.shape}{going_on}, on {self._plan.settings.builder}"
+            f"{_describe_releases(self._plan)}; results in {self._folder}/")
         for note in self._plan.study.notes(self._plan.cells, self._plan.asked):
             self.print_line(note)
         if self._caveat:
@@ -201,14 +203,17 @@ def print_preview(plan: Plan, folder: Path, captures: str) -> None:
     """
     results = ResultsFolder(folder)
     results.refuse_another(plan)
-    steps = results.missing_steps(plan)
+    missing = results.missing_steps(plan)
+    steps = [step for step in missing if not plan.find_lack(step.cell)]
     processors = len(os.sched_getaffinity(0))
     settings = plan.settings
     asked = ", ".join(f"{name} {value}" for name, value in plan.asked.to_stored_settings().items())
     click.echo(f"{plan.shape} of {plan.study.id}; {asked + '; ' if asked else ''}"
-               f"clock {settings.clock}, builder {settings.builder}, seed {settings.seed}")
+               f"clock {settings.clock}, builder {settings.builder}, seed {settings.seed}"
+               f"{_describe_releases(plan)}")
     click.echo(
         f"Results: {folder}/, {len(steps)} of {len(plan.all_steps())} repetitions to measure")
+    _show_skipped([step for step in missing if plan.find_lack(step.cell)], plan)
     for note in plan.study.notes(plan.cells, plan.asked):
         click.echo(note)
     _show_order(steps)
@@ -223,6 +228,24 @@ def print_preview(plan: Plan, folder: Path, captures: str) -> None:
         plan.expected_cost(step.cell).capture_bytes for step in steps)
     free = shutil.disk_usage(next(p for p in (folder, *folder.parents, Path()) if p.exists())).free
     click.echo(f"Expected disk: {kept_bytes / 1e6:,.0f} MB of captures ({free / 1e6:,.0f} MB free)")
+
+
+def _describe_releases(plan: Plan) -> str:
+    """Return the Debian release of the guests, if it is no factor, and of single daemons."""
+    settings = plan.settings
+    names = [f"release {settings.release}"] if (
+        settings.on == "guest" and not has_release_factor(plan.study)) else []
+    names += [f"{daemon} of {suite}" for daemon, suite in settings.daemons.items()]
+    return "".join(f", {name}" for name in names)
+
+
+def _show_skipped(steps: Sequence[Step], plan: Plan) -> None:
+    """Print the cells that are skipped because their daemons lack a feature, by reason."""
+    cells: dict[str, dict[str, None]] = {}
+    for step in steps:
+        cells.setdefault(plan.find_lack(step.cell), {})[step.cell.name] = None
+    for reason, names in cells.items():
+        click.echo(f"Skipped: {', '.join(names)}: {reason}")
 
 
 def describe_expected_time(plan: Plan, steps: Sequence[Step], processors: int) -> str:
@@ -270,16 +293,18 @@ def _show_order(steps: Sequence[Step]) -> None:
     """Print the order in which repetitions start, block by block.
 
     Each block has a line for each scenario, or combination of further factors, with its policies.
+    Policies follow their release, if the releases are a factor.
     """
     heading = None
     names: list[str] = []
+    count = 1 + bool(steps and next(iter(steps[0].cell.ids)) == RELEASE)
     for step in [*steps, None]:
         ids = list(step.cell.ids.values()) if step else []
-        here = (step.repetition, "-".join(ids[1:])) if step else None
+        here = (step.repetition, "-".join(ids[count:])) if step else None
         if here != heading and heading:
             click.echo(f"  block {heading[0]}{', ' + heading[1] if heading[1] else ''}: "
                        f"{' '.join(names)}")
             names = []
         heading = here
         if ids:
-            names.append(ids[0])
+            names.append("-".join(ids[:count]))

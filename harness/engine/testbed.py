@@ -221,7 +221,7 @@ class TestbedClient:
                                                      run_secrets)))
 
     async def _start_worker(self) -> WorkerProcess:
-        if missing := find_missing_feature(self.spec):
+        if missing := find_missing_feature(self.spec, self._plan.settings.daemons):
             raise TestbedFailed(missing)
         try:
             return await self.machine.start_worker(
@@ -235,7 +235,9 @@ class TestbedClient:
         """Start to make the policy's configuration files, or return None without a policy."""
         policy, mount = self._applied_policy, self.machine.mount_path(self.job_dir)
         # What is rendered by release is for FreeRADIUS' OpenSSL.
-        release = self._plan.daemon_releases.get("freeradius", self.spec.release)
+        daemons = self._plan.daemon_releases
+        release = daemons.get(f"freeradius{other_releases.OPENSSL}",
+                              daemons.get("freeradius", self.spec.release))
         return renderer.begin_rendering(
             policy, self.spec.network, mount, self.spec.medium,
             "" if release == DEFAULT.suite else release) if policy else None

@@ -439,7 +439,9 @@ class Worker:
                     packages=frozenset(self.job.get("programs", {}).get("packages", ())),
                     daemon_releases={name: daemon["release"] for name, daemon
                                      in self.job.get("daemons", {}).items()
-                                     if not name.endswith(other_releases.OPENSSL)})
+                                     if not name.endswith(other_releases.OPENSSL)},
+                    asked_releases=self._asked_releases,
+                    own_programs=frozenset(self.job.get("programs", {}).get("files", ())))
         workload = self._workload_class(site)
         self._stack.enter_context(ServiceStarter(workload.services(), site.withhold))
         # Only now: services must start within deadlines that assume this machine's own speed.
@@ -489,6 +491,12 @@ class Worker:
         (out / "raw.json").write_text(json.dumps(raw))
         return {"event": "measured", "name": command["name"], "ok": failure is None}
 
+    @property
+    def _asked_releases(self) -> dict[str, str]:
+        """Return the releases of the user's option `--daemon`, by daemon."""
+        return {name: daemon["release"] for name, daemon in self.job.get("daemons", {}).items()
+                if daemon["is_asked"]}
+
     def _describe_release(self) -> dict[str, Any]:
         """Return the Debian release that was asked for, that of the root, and the programs.
 
@@ -497,8 +505,7 @@ class Worker:
         asked = self.job.get("release")
         if not asked:
             return {}
-        daemons = {name: daemon["release"] for name, daemon in self.job.get("daemons", {}).items()
-                   if daemon["is_asked"]}
+        daemons = self._asked_releases
         programs = running_programs.describe_programs(
             {name: other_releases.find_image_root(release) for name, release in daemons.items()},
             [program["path"] for program in

@@ -38,9 +38,13 @@ class Site:
       faults of its study. The harness injects all others, by policy, secrets or withheld services.
     - `charge_library`: a library that is preloaded into daemons, and adds the modelled CPU time of
       their public-key operations. It is encoded in base 64, and "" if it could not be compiled.
-    - `programs`: paths of the user's own daemons, by the names of the daemons that they replace.
+    - `programs`: paths of the daemons that are started in place of the guest's, by name: those of
+      another release, and the user's own.
     - `packages`: names of the Debian packages that the user's own versions replace.
     - `daemon_releases`: Debian releases of the daemons that are of another one than the guest's.
+    - `asked_releases`: the entries of the user's option `--daemon`, without those of a negative
+      control. A name such as "freeradius/openssl" is that of a daemon's OpenSSL alone.
+    - `own_programs`: names of the daemons that the user's own programs replace.
     """
 
     testbed: Testbed
@@ -57,6 +61,8 @@ class Site:
     programs: Mapping[str, str] = field(default_factory=dict)
     packages: frozenset[str] = frozenset()
     daemon_releases: Mapping[str, str] = field(default_factory=dict)
+    asked_releases: Mapping[str, str] = field(default_factory=dict)
+    own_programs: frozenset[str] = frozenset()
 
     @property
     def network(self) -> Network:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from measure.capture.tshark import Packet
 from measure.checks.observation import Check, Observation, join_values
+from measure.checks.release import find_daemon_release
 from measure.packets.certificate_sizes import KEY_KINDS
 from measure.packets.eap import InnerEapFrame
 from measure.packets.eap_radius_sizes import NESTED_MARGIN
@@ -290,8 +291,7 @@ def _check_fragments(layer: Dot1xLayer, inside: Sequence[Sequence[InnerEapFrame]
     FreeRADIUS of later Debian releases leaves a margin, but not in PEAP. That of each release does
     in PEAP with EAP-TLS inside.
     """
-    release = RELEASES.get(observed.raw.get("daemon_releases", {}).get("freeradius")
-                           or observed.raw.get("debian") or "bookworm")
+    release = RELEASES.get(find_daemon_release(observed.raw, "freeradius") or "bookworm")
     expected_bytes = (layer.tls.fragment_bytes or 0) if layer.tls else 0
     expected_bytes -= (release.fragment_margin if release and layer.eap != "PEAP" else 0) + (
         NESTED_MARGIN * (layer.inner == "TLS"))

@@ -43,12 +43,14 @@ from measure.checks import (
 )
 from measure.checks.computed_packets import describe_login
 from measure.checks.observation import Check, Observation
+from measure.checks.release import find_daemon_release
 from measure.packets import decryption_keys, eap, management_frames
 from measure.packets.eap import AkaAuthentication, InnerEapFrame
 from measure.packets.eap_tls_sizes import EapLogin
 from measure.packets.management_frames import ManagementFrame
 from measure.records import judgement
 from measure.records.record import CheckRecord
+from measure.services.other_releases import OPENSSL
 from policies import Layers, Policy
 from policies.eap_methods import TUNNELS, USIM_METHODS
 from policies.layers import MOBILE_IP
@@ -314,9 +316,16 @@ class DissectedRepetition:
                    or network.radius_server_of(point) for point in points}
         return [login for point in points if (login := describe_login(
             self.layers, server=servers[point], user=user,
-            node=scenario.mobile_node, release=self.raw.get("debian") or "bookworm",
-            access_point=point, ssid=network.nodes[point].ssid or ""))
-            is not None]
+            node=scenario.mobile_node, access_point=point, ssid=network.nodes[point].ssid or "",
+            **self._packet_releases)) is not None]
+
+    @property
+    def _packet_releases(self) -> dict[str, str]:
+        """Return the releases that decide the sizes of packets, as `describe_login` takes them."""
+        names = {"release": "freeradius", "server_openssl": f"freeradius{OPENSSL}",
+                 "station_openssl": f"wpa_supplicant{OPENSSL}"}
+        return {name: find_daemon_release(self.raw, daemon) or "bookworm"
+                for name, daemon in names.items()}
 
     def _recomputed_challenges(self, parts: Sequence[str]) -> list[AkaAuthentication]:
         """Return the EAP-AKA authentications, computed again, if the policy uses a SIM card."""

@@ -2,6 +2,7 @@
 
 The guest tells which files its daemons executed (`measure.agent.running_programs`), and what the
 packages of its root contain. `check_release` compares both. A daemon of another release fails.
+`find_daemon_release` tells other checks which release a daemon was asked to be of.
 """
 
 from __future__ import annotations
@@ -13,6 +14,18 @@ from measure.records.record import CheckRecord
 from measure.services.other_releases import OPENSSL
 
 NAME = "daemons are of the release"
+
+
+def find_daemon_release(raw: Mapping[str, Any], daemon: str) -> str:
+    """Return the Debian release that a daemon was asked to be of, "" if the raw values have none.
+
+    Args:
+        raw: Raw values of a repetition.
+        daemon: Name of the daemon. With the ending "/openssl", the release is that of its OpenSSL.
+    """
+    asked: Mapping[str, str] = raw.get("daemon_releases", {})
+    names = dict.fromkeys((daemon, daemon.removesuffix(OPENSSL)))
+    return next((asked[name] for name in names if name in asked), "") or raw.get("debian") or ""
 
 
 def check_release(raw: Mapping[str, Any]) -> CheckRecord | None:

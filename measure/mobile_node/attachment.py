@@ -97,10 +97,10 @@ class AttachmentSteps:
         self._agreements: dict[Path, str] = {}
         session.raw.update(events=[], kernel={}, roaming=roaming, roams_to=scenario.roams_to,
                            debian=read_release())
-        if access.site.daemon_releases:
-            session.raw["daemon_releases"] = dict(access.site.daemon_releases)
-        if access.site.programs:
-            session.raw["own_programs"] = sorted(access.site.programs)
+        if access.site.asked_releases:
+            session.raw["daemon_releases"] = dict(access.site.asked_releases)
+        if access.site.own_programs:
+            session.raw["own_programs"] = sorted(access.site.own_programs)
         if access.site.packages:
             session.raw["own_packages"] = sorted(access.site.packages)
         medium = self._testbed.medium

@@ -118,7 +118,7 @@ class EapLogin:
     - `admits_weak`: whether both ends admit weak signatures (OpenSSL's SECLEVEL=0), unless they
       use the 192-bit suite or the server's key is p-384
     - `is_suite_b`: whether the station offers only the suites of the 192-bit level
-    - `release`: Debian release of the daemons, of `RELEASES`
+    - `release`: Debian release of the daemons, of `RELEASES`. FreeRADIUS is always of this release.
     - `compressed_bytes`: size of the station's certificates after compression, which depends on
       their content. None is for certificates without compression, or of unknown compressed size.
     - `request_bytes`: attributes of hostapd's Access-Request besides User-Name, State, EAP-Message,
@@ -130,6 +130,8 @@ class EapLogin:
     - `password_bytes`: length of the user's password
     - `accept_bytes`: attributes of the Access-Accept besides User-Name, EAP-Message,
       Message-Authenticator and session keys
+    - `server_openssl`, `station_openssl`: Debian release of the OpenSSL that FreeRADIUS and
+      wpa_supplicant use, "" for `release`
     """
 
     server_chain: Sequence[int] = ()
@@ -154,6 +156,18 @@ class EapLogin:
     user: str = ""
     password_bytes: int = 32
     accept_bytes: int = 0
+    server_openssl: str = ""
+    station_openssl: str = ""
+
+    @property
+    def server_sizes(self) -> ReleaseSizes:
+        """Return the sizes of the server's TLS messages, which its OpenSSL decides."""
+        return RELEASES[self.server_openssl or self.release]
+
+    @property
+    def station_sizes(self) -> ReleaseSizes:
+        """Return the sizes of the station's TLS messages, which its OpenSSL decides."""
+        return RELEASES[self.station_openssl or self.release]
 
     @property
     def has_client_certificate(self) -> bool:
@@ -169,7 +183,7 @@ class EapLogin:
     def has_compression(self) -> bool:
         """Return whether the station sends its certificates compressed (RFC 8879)."""
         return (self.version == "1.3" and self.has_client_certificate and not self.is_resumed
-                and RELEASES[self.release].compression > 0)
+                and self.server_sizes.compression > 0 and self.station_sizes.compression > 0)
 
     def list_flights(self) -> Iterator[Flight]:
         """Yield the flights of TLS records in order, beginning with the ClientHello."""
@@ -179,7 +193,7 @@ class EapLogin:
             yield from self._resumed_13() if self.is_resumed else self._full_13()
 
     def _full_12(self) -> Iterator[Flight]:
-        own, (_, share) = RELEASES[self.release], GROUPS[self.group]
+        own, (_, share) = self.server_sizes, GROUPS[self.group]
         yield Flight(STATION, self._hello_12())
         key_exchange = 4 + share + 4 + KEY_KINDS[self.server_key].signature
         is_weak = self.admits_weak and self.server_key != "p-384" and not self.is_suite_b
@@ -203,7 +217,7 @@ class EapLogin:
         yield Flight(STATION, self._finish_12())
 
     def _hello_12(self) -> int:
-        own = RELEASES[self.release]
+        own = self.station_sizes
         if self.is_suite_b:
             return own.hello_suite_b + own.suite_b_rsa_margin * (self.server_key != "p-384")
         return (
@@ -215,7 +229,7 @@ class EapLogin:
 
     def _hellos_13(self, ticket_bytes: int = 0) -> Iterator[Flight]:
         """Yield the flights before the server's hello: a second one if it wants another group."""
-        own = RELEASES[self.release]
+        own = self.station_sizes
         omitted = _OTHER_GROUPS_BYTES + own.point_formats if self.group in OFFERED_ALONE else 0
         hello = own.hello_13 - omitted + ticket_bytes
         yield Flight(STATION, hello + sum(4 + GROUPS[guess][0] for guess in self._guessed_groups))
@@ -226,7 +240,7 @@ class EapLogin:
     @property
     def _guessed_groups(self) -> tuple[str, ...]:
         """Return the groups of which the station sends shares in its first ClientHello."""
-        return (self.group,) if self.group in OFFERED_ALONE else RELEASES[self.release].guesses
+        return (self.group,) if self.group in OFFERED_ALONE else self.station_sizes.guesses
 
     @property
     def _needs_retry(self) -> bool:
@@ -245,7 +259,7 @@ class EapLogin:
         yield Flight(SERVER, _encrypted_records(_TICKET_BYTES) + _COMMITMENT_BYTES)
 
     def _full_13(self) -> Iterator[Flight]:
-        own = RELEASES[self.release]
+        own = self.server_sizes
         yield from self._hellos_13()
         request = 3 + 6 + own.signatures_13 + own.compression + 4 + self._authority_bytes()
         yield Flight(SERVER, self._server_hello_13()

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from measure.checks.release import find_daemon_release
 from measure.packets.eap_tls_sizes import RELEASES
 from measure.records.record import CheckRecord
 from studies.eapload2004.cells import ALL_PERCENT, PLACES
@@ -152,8 +153,7 @@ def check_policy(observed: LoadObservations) -> CheckRecord:
           and all(chain for each in chains for chain in each if is_full and is_new)
           and signed <= {"rsa" if cell["key"].startswith("rsa") else cell["key"]}
           and all(length <= {int(cell["chain"])} for length in lengths)
-          and pieces <= {_piece_bytes(cell, observed.raw.get("daemon_releases", {}).get(
-              "freeradius") or observed.raw.get("debian", ""))})
+          and pieces <= {_piece_bytes(cell, find_daemon_release(observed.raw, "freeradius"))})
     described = "; chains of " + " and ".join(
         "/".join(map(str, sorted(length))) for length in lengths) + f", {'/'.join(sorted(keys))}"
     return CheckRecord(

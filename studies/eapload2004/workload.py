@@ -188,7 +188,7 @@ class Workload:
         seed = settings["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock,
                 "debian": read_release(),
-                "daemon_releases": dict(self._site.daemon_releases)}
+                "daemon_releases": dict(self._site.asked_releases)}
         if self._site.fault == "longer-way":
             delay_packets(self._site, _LONGER_MS)
         raw["ping_s"] = self._measure_round_trips()

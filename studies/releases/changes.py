@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.cells import Cells, Ids
-from analysis.reporting.release_changes import ONE_RELEASE, find_pairs
+from analysis.reporting.release_changes import ONE_RELEASE, describe_comparison, find_pairs
 from analysis.table import Column, Entry, Table
 from studies.releases.measurements import TITLES
 
@@ -40,15 +40,13 @@ def make_finding_table(cells: Cells) -> Table:
     return Table("findings", "Findings: messages that differ",
                  (Column("what", "what"), Column("before", "before"), Column("after", "after"),
                   Column("cells", "cells"), Column("frames", "frames of the first cell")),
-                 rows, notes=(f"Compared with {cells.baseline.name}. Frames are numbered as in "
-                              "Wireshark." if rows else _describe_lack(cells),))
+                 rows, notes=(f"{describe_comparison(cells)} Frames are numbered as in Wireshark."
+                              if rows else _describe_lack(cells),))
 
 
 def _describe_lack(cells: Cells) -> str:
     """Return why there is no finding."""
-    has_baseline = any(cells.baseline.is_baseline(cells.results, ids)
-                       for ids in cells.results.cells)
-    return "No message differs." if has_baseline else ONE_RELEASE
+    return f"No message differs. {describe_comparison(cells)}" if find_pairs(cells) else ONE_RELEASE
 
 
 def _name_cell(ids: Ids, levels: Sequence[set[str]]) -> str:

@@ -23,7 +23,7 @@ from studies.study import Judgement, Repetition
 from topologies.model import Scenario
 
 #: Phases of `measure.checks.phases` whose durations add up to the authentication time.
-_NEGOTIATIONS = ("dot1x", "four_way_handshake", "wireguard", "ike")
+_NEGOTIATIONS = ("dot1x", "four_way_handshake", "wireguard", "quic", "mptcp", "ike")
 
 
 def judge_repetition(repetition: Repetition) -> Judgement:

@@ -54,7 +54,8 @@ class Fact(RecordPart):
 class ReleaseMeasurements(RecordPart):
     """Measured values of a repetition. Values without a packet in the capture are None."""
 
-    #: From the first to the last packet of 802.1X, key handshake, IKE or WireGuard, summed (s).
+    #: From the first to the last packet of 802.1X, of the key handshake, and of the start of a tunnel
+    #: (IKE, WireGuard, QUIC, Multipath TCP), summed (s).
     authentication_s: float | None
     #: EAP packets at the mobile node, and their size (bytes).
     eap_packets: int

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Those that are measured if the user names none. Testing is another one every day.
 _STABLE = ("bookworm", "trixie")
+#: Names of the packages in packages.yml with ML-KEM for IKE, and with QUIC's library.
+MLKEM, QUIC = "mlkem", "quic"
 #: Policies of 2007 and of today that a profile without policies measures.
 _POLICIES = ("P1", "P2", "P8", "P12", "M2", "M3", "M4", "M5", "M6", "M13")
 
@@ -49,7 +51,8 @@ class Releases(Study):
     factors: ClassVar[tuple[Factor, ...]] = (
         make_release_factor(_STABLE),
         Factor("policy", "Policy", policy_factors.PolicyReader(
-            _POLICIES, beside=("P1",), has_macsec=True, has_sessions=True),
+            _POLICIES, beside=("P1",), has_mlkem=True, has_quic=True, has_mptcp=True,
+            has_macsec=True, has_sessions=True),
                plural="policies", option="--policies", file_option="--policy",
                help="Measure these policies, names or .yml files (default: from the profile, else "
                f"{', '.join(_POLICIES)}).",
@@ -90,6 +93,7 @@ class Releases(Study):
         policy_factors.check_wires(policy, scenario)
         return Spec(network=scenario.network, policy=policy,
                     medium=policy_factors.load_scenario_medium(scenario, settings.medium, policy),
+                    packages=MLKEM if policy.needs_mlkem else QUIC if policy.uses_quic else "",
                     release=cell.ids["release"])
 
     def task(self, cell: Cell, settings: Settings) -> Mapping[str, Any]:
@@ -122,7 +126,8 @@ class Releases(Study):
         Without a negotiation there is no authentication time.
         """
         layers = cell.value("policy").layers
-        has_any = cell.value("policy").has_handshake or layers.ipsec or layers.wireguard
+        has_any = cell.value("policy").has_handshake or any((
+            layers.ipsec, layers.wireguard, layers.quic, layers.mptcp))
         return [metric for metric in self.metrics if has_any or metric is not AUTHENTICATION]
 
     def values(self, measured: Any) -> Mapping[str, float | int | str | None]:

@@ -231,6 +231,15 @@ def test_describe_answer_names_another_release_than_the_default() -> None:
                 ) is expected
 
 
+def test_describe_answer_names_single_daemons_of_another_release() -> None:
+    """A daemon of the guests' own release is no other one."""
+    records = [make("P1", block, environment={
+        "machine": "guest", "debian": "bookworm", "daemons": {
+            "freeradius/openssl": "trixie", "hostapd": "bookworm"}}) for block in (1, 2)]
+    assert "daemons of Debian bookworm (freeradius/openssl of trixie)" in describe(
+        cells_of(*records))[0]
+
+
 def test_describe_answer_without_baseline_says_so() -> None:
     """Costs without a baseline are not stated, and extremes are."""
     lines = describe(cells_of(*[make("P6", block) for block in (1, 2)]))

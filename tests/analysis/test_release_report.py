@@ -58,6 +58,15 @@ def results_of_both(*further: Record) -> Results:
     return analysis.from_records([*records, *further], STUDY, plan_of_both().manifest)
 
 
+def results_with_daemon() -> Results:
+    """Return the results of both releases, with FreeRADIUS of Debian 13 on both."""
+    records = [record_on(release, policy, number) for release, policy in TCP
+               for number in (1, 2, 3)]
+    return analysis.from_records([record.model_copy(update={"environment": {
+        **record.environment, "daemons": {"freeradius": "trixie"}}}) for record in records], STUDY,
+        plan_of_both().manifest)
+
+
 @pytest.fixture(scope="module", name="report")
 def fixture_report() -> Report:
     return STUDY.report(results_of_both(), {})
@@ -82,6 +91,31 @@ def test_each_release_is_reported_as_if_measured_alone(report: Report) -> None:
             assert joined["section"] == f"Release {part.name}: {part.title}, {row['section']}"
     assert float(rows["trixie", "P8"]["tcp_goodput_bps"]) == pytest.approx(3.0e6, rel=0.01)
     assert float(rows["bookworm", "P8"]["tcp_goodput_bps"]) == pytest.approx(4.0e6, rel=0.01)
+
+
+def test_daemons_of_another_release_are_named_wherever_releases_are() -> None:
+    """In the answer, tables, figures, claims and files; a daemon of the guests' own is usual."""
+    report = STUDY.report(results_with_daemon(), {})
+    mixed = "Debian 12 with freeradius of trixie"
+    assert "with freeradius of trixie on bookworm; " in report.summary[0]
+    assert report.summary[1].startswith(f"From {mixed} to Debian 13: ")
+    [changed] = [table for table in report.tables if table.id == "changes"]
+    assert f"bookworm is {mixed}; trixie is Debian 13." in changed.notes[0]
+    assert {row["release"] for row in rows_of(report, "run")} == {
+        "bookworm (freeradius of trixie)", "trixie"}
+    assert {row["section"].partition(", ")[0] for row in rows_of(report, "run")} == {
+        f"Release bookworm: {mixed}", "Release trixie: Debian 13"}
+    assert any(claim.says.startswith(f"{mixed}: ") for claim in report.claims)
+    assert "with freeradius of trixie on bookworm" in report.subtitle
+
+
+def test_sentences_that_all_releases_share_are_stated_once(report: Report) -> None:
+    """Others begin with their release."""
+    alone = [SINGLE.report(part.results, {}).summary[1:]
+             for part in split_releases(results_of_both(), SINGLE)]
+    shared = [line for line in alone[0] if line in alone[1]]
+    assert shared and all(report.summary.count(line) == 1 for line in shared)
+    assert len(set(report.summary)) == len(report.summary)
 
 
 def test_records_of_numbers_are_those_of_the_release(report: Report) -> None:

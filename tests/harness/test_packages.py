@@ -96,7 +96,18 @@ def test_variants_are_read_with_their_locks(own: Path) -> None:
     assert brought["hello"].where == "studies/qop2007/packages.yml"
 
 
+def test_variants_may_be_those_of_another_study() -> None:
+    """The study releases measures M12 and M15 in the images of qop2007."""
+    brought, others = (setup.read_declared_packages(study) for study in ("releases", "qop2007"))
+    assert brought.keys() == {"mlkem", "quic"} <= others.keys()
+    assert all(RootWithPackages(brought[name]).key() == RootWithPackages(others[name]).key()
+               for name in brought)
+
+
 @pytest.mark.parametrize(("text", "said"), [
+    ("kdc: {study: nosuch}", "kdc: nosuch declares no packages of this name; write the name of"),
+    ("kdc: {study: qop2007}", "kdc: qop2007 declares no packages of this name; write the name of"),
+    ("kdc: {study: krb5today, debian: [hello]}", "kdc: takes its packages from krb5today; leave"),
     ("kdc: {debian: [krb5-kdc], pip: [six]}", r"kdc\.pip: there is no such field; write 'NAME: "),
     ("kdc: {debian: [Krb5]}", r"kdc\.debian\.0: .*; a Debian package's name has small letters"),
     ("kdc: {debian: ['a b']}", r"kdc\.debian\.0: .*; a Debian package's name"),

@@ -234,7 +234,14 @@ def test_folder_of_several_releases_goes_on_with_them(qop: Qop) -> None:
      "qop: --daemon hostapd/openssl=trixie: the release of hostapd was given before"),
     (["--daemon", "hostapd=trixie", "--on", "host"], "qop: --daemon hostapd=trixie: only guests"),
     (["--daemon", "hostapd/openssl=bookworm", "--release", "trixie"],
-     "qop: --daemon hostapd/openssl=bookworm: needs a later release")])
+     "qop: --daemon hostapd/openssl=bookworm: the guests have trixie, whose C library is as new"),
+    (["--daemon", "hostapd="], "qop: --daemon hostapd=: names no Debian release; choose from"),
+    (["--daemon", "charon=trixie"], "qop: --daemon charon=trixie: no policy of this run uses"),
+    (["--daemon", "freeradius/openssl=trixie"],
+     "qop: --daemon freeradius/openssl=trixie: no policy of this run uses freeradius"),
+    (["--daemon", "hostapd=bookworm"], "qop: --daemon hostapd=bookworm: all guests have this"),
+    (["--daemon", "hostapd=trixie", "--builder", "mininet-wifi"],
+     "qop: --daemon hostapd=trixie: Mininet-WiFi is built for bookworm alone")])
 def test_list_of_releases_that_cannot_be_measured_is_refused(qop_here: Qop, options: list[str],
                                                              says: str) -> None:
     done = qop_here("run", "--policies", "P1", "--dry-run", *options)
@@ -284,6 +291,48 @@ def test_testing_lacks_ikev1(release: str) -> None:
     reason = ("Debian testing has strongSwan 6.1 without IKEv1; choose another --release, or a "
               "policy with IKEv2")
     assert lacks == [reason if release == "forky" else "", ""]
+
+
+def test_preview_names_releases_and_leaves_out_skipped_cells(qop_here: Qop) -> None:
+    done = qop_here("run", "--policies", "M5,M17", "--scenarios", "N2", "--repetitions", "2",
+                    "--daemon", "freeradius=trixie", "--dry-run")
+    assert ", release bookworm, freeradius of trixie\n" in done.stdout
+    assert "2 of 4 repetitions to measure" in done.stdout
+    assert "Skipped: M17-N2: wpa_supplicant of Debian 12 has OpenSSL 3.0" in done.stdout
+    assert "block 1, N2: M5\n" in done.stdout
+    done = qop_here("run", "--policies", "M5,M17", "--scenarios", "N2", "--release", "trixie",
+                    "--dry-run")
+    assert ", release trixie\n" in done.stdout and "Skipped" not in done.stdout
+
+
+@pytest.mark.parametrize(("policy", "release", "daemons", "lack"), [
+    ("M17", "bookworm", {"freeradius": "trixie", "wpa_supplicant": "trixie"}, ""),
+    ("M17", "bookworm", {"freeradius/openssl": "trixie", "wpa_supplicant/openssl": "forky"}, ""),
+    ("M17", "bookworm", {"freeradius": "trixie"}, (
+        "wpa_supplicant of Debian 12 has OpenSSL 3.0, without ML-KEM and ML-DSA; add --daemon "
+        "wpa_supplicant=trixie")),
+    ("M17", "trixie", {"hostapd": "bookworm"}, ""),
+    ("M17", "trixie", {"freeradius": "bookworm"}, (
+        "freeradius of Debian 12 has OpenSSL 3.0, without ML-KEM and ML-DSA; add --daemon "
+        "freeradius=trixie")),
+    ("P12", "trixie", {"charon": "forky"}, (
+        "charon of Debian testing has strongSwan 6.1 without IKEv1; choose another --daemon "
+        "charon, or a policy with IKEv2")),
+    ("P12", "forky", {"charon": "trixie"}, ""),
+    ("M12", "bookworm", {"charon": "trixie"}, (
+        "charon of Debian 13 has a strongSwan without ML-KEM; leave out --daemon charon, or choose "
+        "forky there")),
+    ("M12", "bookworm", {"charon": "forky"}, ""), ("M12", "bookworm", {"hostapd": "trixie"}, ""),
+    ("M7", "bookworm", {"wpa_supplicant": "forky"}, ""),
+    ("M7", "bookworm", {"wpa_supplicant/openssl": "forky"}, "protected beacons"),
+    ("M7", "forky", {"wpa_supplicant": "trixie"}, "wpa_supplicant of Debian 13 has")])
+def test_lack_is_that_of_the_daemon_that_has_the_feature(
+        policy: str, release: str, daemons: dict[str, str], lack: str) -> None:
+    """The option --daemon adds a feature to a guest without it, or takes one away."""
+    spec = contract.TestbedSpec(load_scenario("D2").network, policies.load_named(policy),
+                                release=release)
+    found = find_missing_feature(spec, daemons)
+    assert lack in found and bool(lack) is bool(found), found
 
 
 @pytest.mark.parametrize("release", RELEASES)

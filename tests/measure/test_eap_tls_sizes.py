@@ -128,6 +128,33 @@ def test_computed_packets_are_those_of_a_newer_release(release: str, name: str,
     assert agreeing == (["trixie", "forky"] if name == "P384-ML-KEM" else [release])
 
 
+SINGLE_DAEMONS = [{daemon: release} for daemon in (
+    "wpa_supplicant", "wpa_supplicant/openssl", "freeradius", "freeradius/openssl")
+    for release in ("trixie", "forky")]
+
+
+@pytest.mark.parametrize(("name", "agreeing"), [
+    ("station-trixie", [{"wpa_supplicant": "trixie"}, {"wpa_supplicant/openssl": "trixie"}]),
+    ("server-trixie", [{"freeradius": "trixie"}, {"freeradius": "forky"}]),
+    ("openssl-forky", [{"freeradius/openssl": "trixie"}, {"freeradius/openssl": "forky"}])])
+def test_computed_packets_are_those_of_each_daemons_release(
+        name: str, agreeing: list[dict[str, str]]) -> None:
+    """The station's OpenSSL, the server's and FreeRADIUS itself decide different sizes."""
+    packets = last_conversation(read_packets(RECORDED / f"M5-{name}.pcap"))
+    assert [daemons for daemons in ({}, *SINGLE_DAEMONS) if not describe_difference(
+        login_with_daemons(daemons), packets)] == agreeing
+
+
+def login_with_daemons(daemons: dict[str, str]) -> EapLogin:
+    """Return the inputs of the checks of M5 on Debian 12 with daemons of other releases."""
+    scenario = load_scenario("N2")
+    repetition = DissectedRepetition(
+        scenario, Path(), {"debian": "bookworm", "daemon_releases": daemons}, {},
+        {"network": {"eap_identity": "mobile-node"}}, policies.load_named("M5").layers, None)
+    [login] = repetition._compute_logins(scenario)
+    return login
+
+
 def test_computed_radius_packets_are_those_of_a_capture() -> None:
     """Sizes with all attributes, and the IP packets of a fragmented request."""
     file = RECORDED / "M13-radius.pcap"

@@ -77,6 +77,22 @@ def test_changes_are_judged_by_their_interval() -> None:
     assert row[-3].number.value == pytest.approx(0.010, abs=1e-4)
 
 
+def test_single_daemons_of_another_release_are_named() -> None:
+    """In the answer, in both tables of differences and in the file of all cells."""
+    records = [entry.model_copy(update={"environment": {
+        **entry.environment, "daemons": {"hostapd": "forky"}}}) for release in ("bookworm", "trixie")
+        for entry in times(release, "M5", .0201, .0200)]
+    report = STUDY.report(analysis.from_records(records, STUDY), {})
+    assert "hostapd of forky on bookworm" in report.summary[0]
+    tables = {table.id: table for table in report.tables}
+    for name in ("changes", "findings"):
+        assert "trixie with hostapd of forky" in tables[name].notes[0]
+    at = tables["run"].column_index("daemons")
+    assert {row[at].text for row in tables["run"].rows} == {"hostapd of forky"}
+    single = STUDY.report(analysis.from_records(records[2:], STUDY), {})
+    assert "with daemons of Debian trixie (hostapd of forky); " in single.summary[0]
+
+
 def test_change_of_one_row_of_many_is_perhaps_chance() -> None:
     """Its own interval does not contain zero, but the best of eight has such a one by chance."""
     records = [*times("bookworm", "P8", .0130, .0150, .0134), *times("trixie", "P8", .0096, .0086,

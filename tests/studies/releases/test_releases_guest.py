@@ -10,6 +10,8 @@ from measure.records.record import Record
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
+#: Checks of the packets' sizes.
+COMPUTED = ("EAP packets as computed", "RADIUS packets as computed")
 SMALL = [*VIRTUAL, "--scenarios", "N2", "--repetitions", "1"]
 
 
@@ -44,6 +46,20 @@ def test_daemon_of_another_release_is_the_one_asked_for(shared_qop: Qop) -> None
     assert [fact["reply_attributes"]["value"].startswith("Message-Authenticator")
             for fact in facts] == [False, True]
     assert facts[0]["hello_bytes"]["value"] == facts[1]["hello_bytes"]["value"]
+    assert {*COMPUTED} <= checks(plain).keys() & checks(other).keys()
+
+
+def test_packets_of_mixed_releases_are_computed(shared_qop: Qop) -> None:
+    """On Debian 12 with OpenSSL of Debian 13, M17 works, and smaller fragments fail both checks."""
+    options = ["--release", "bookworm", "--policies", "M5,M17", "--daemon",
+               "freeradius/openssl=trixie", "--daemon", "wpa_supplicant/openssl=trixie"]
+    for record in measure(shared_qop, "mixed-openssl", *options).values():
+        assert record.status == "ok", record.reason
+        assert {*COMPUTED} <= checks(record).keys()
+    shared_qop("run", "--out", "fragments", *SMALL, "--stream-bytes", "100k", *options,
+               "--fault", "smaller-fragments")
+    for record in shared_qop.records("fragments").values():
+        assert {check.check for check in record.evidence if not check.ok} == {*COMPUTED}
 
 
 def test_openssl_alone_changes_the_stations_hello(shared_qop: Qop) -> None:
