@@ -233,6 +233,19 @@ def test_command_needs_its_programs_and_python_alone(cache, tools, command, prog
     assert "mmdebstrap" not in done.stderr
 
 
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["measure", "--card", "wlan99"], "--card wlan99: there is no such interface; cards here: "),
+    (["measure", "--ssid", "x", "--card=lo"], "--card lo: is no 802.11 card; cards here: "),
+    (["run", "--card", "monitor=none", "--card", "a2=wlan99"],
+     "--card a2=wlan99: there is no such interface; cards here: "),
+    (["run", "--card=monitor=lo,wlan99"], "--card monitor=lo,wlan99: is no 802.11 card; cards ")])
+def test_missing_card_is_named_before_anything_is_installed(tools, tmp_path, arguments, line):
+    done = _qop(tools, tmp_path / "cache", *arguments)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert done.stderr.startswith(f"qop: {line}")
+    assert not (tmp_path / "cache").exists()
+
+
 def test_version_sets_everything_up_while_a_box_is_made(cache, tools):
     (stamp,) = cache.glob("python/harness-*/.complete")
     stamp.write_text("")
