@@ -75,8 +75,7 @@ class ProgressDisplay:
         if event["event"] == "run-started":
             self._show_beginning()
         elif event["event"] == "repetition-recorded":
-            done = self.state.done - self.state.already
-            total = self.state.total - self.state.already
+            done, total = self._counts
             self.print_line(
                 f"[{done}/{total}] {format_repetition(event, self._plan.study.metrics)}")
         elif event["event"] == "clock-still":
@@ -86,6 +85,11 @@ class ProgressDisplay:
             self.print_line(f"{event['name']}: {event['waits']}")
         elif event["event"].startswith("worker-") or event["event"] == "claims-judged":
             self.print_line(event["line"])
+
+    @property
+    def _counts(self) -> tuple[int, int]:
+        """Return how many repetitions are done and planned, without those of an earlier start."""
+        return self.state.done - self.state.already, self.state.total - self.state.already
 
     def _show_beginning(self) -> None:
         already = self.state.already
@@ -109,7 +113,8 @@ class ProgressDisplay:
             left_s = self.state.left_s(now)
             claims = len(self.state.open_claims)
             open_ = f", {claims} open" if claims else ""
-            self._bar.update(self._task, completed=self.state.done, total=self.state.total,
+            done, total = self._counts
+            self._bar.update(self._task, completed=done, total=total,
                              left=f"about {format_duration(left_s)} left{open_}"
                              if left_s is not None else "")
             self._running.plain = "  ".join(

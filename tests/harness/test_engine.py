@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -780,3 +781,24 @@ def test_a_study_keeps_data_alone(tmp_path: Path, name: str, *, is_data: bool) -
     else:
         with pytest.raises(study_parts.StudyError, match=f"keeps {name}, which is no data"):
             recording.judge_repetition(study, repetition)
+
+
+def test_bar_and_lines_count_alike_in_a_continued_run(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both leave out what an earlier start has measured."""
+    shown = progress.ProgressDisplay(plans.plan_of("P1"), tmp_path)
+    log = events.EventLog(tmp_path, shown.show_event)
+    log.emit_event("run-started", already=6, total=10)
+    log.emit_event("repetition-started", name="P1-N2-007", testbed="P1", attempt=1)
+    log.emit_event("repetition-recorded", name="P1-N2-007", status="failed", reason="x",
+                   kept=True, testbed="P1")
+    assert "[1/4] P1-N2-007" in capsys.readouterr().err
+
+    async def update_once() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await shown.update_until_cancelled()
+
+    asyncio.run(update_once())
+    [task] = shown._bar.tasks
+    assert (task.completed, task.total) == (1, 4)
