@@ -344,7 +344,7 @@ class Gateway(_End):
         elif isinstance(event, events.StreamDataReceived):
             address, _, token = event.data.decode(errors="replace").strip().partition(" ")
             if token and self.settings.users.get(address) == token:
-                self._forget_user(address)  # of which this one is not yet
+                self.forget_user(address)  # of which this one is not yet
                 link.user = address
                 self._by_user[address] = link
                 link.connection.send_stream_data(event.stream_id, b"accepted\n", end_stream=True)
@@ -354,14 +354,7 @@ class Gateway(_End):
             return
         super().handle_event(link, event)
 
-    def run_command(self, command: str) -> bool:
-        """Delete the connection of a mobile node without notifying the node."""
-        word, _, address = command.partition(" ")
-        if word == "reset":
-            self._forget_user(address)
-        return super().run_command(command)
-
-    def _forget_user(self, address: str) -> None:
+    def forget_user(self, address: str) -> None:
         """Delete the connection of a mobile node."""
         self._by_user.pop(address, None)
         self._by_id = {name: link for name, link in self._by_id.items() if link.user != address}

@@ -210,7 +210,7 @@ class Workload:
                 fault_injection.apply_control(self._site, scenario)
                 raw["attack"] = self._site.fault
                 self._send_streams(arrival, streams, session)
-                arrival.record_tunnel_state("after_traffic")
+                arrival.record_tunnel_state()
                 fault_injection.apply_afterwards(self._site.fault, self._access, scenario)
                 arrival.record_path_state()
                 tcpdump.settle_captures(self._site.testbed)
@@ -277,7 +277,7 @@ class Workload:
                 if scenario.roams_to:
                     self._move_node(arrival, scenario.roams_to, session, 0)
                 arrival.probe_vlans()
-                arrival.record_tunnel_state("after_traffic")
+                arrival.record_tunnel_state()
                 arrival.record_path_state()
         finally:
             arrival.record_end()
