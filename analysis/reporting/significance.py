@@ -237,7 +237,7 @@ def make_verdicts(cells: Cells, decisions: Sequence[SignificanceDecision]) -> li
 def judge_differences(cells: Cells, report: Report) -> Sequence[Verdict]:
     """Return the differences that `--until-decided` decides, in addition to a report's claims.
 
-    If the report has neither claims nor differences, they are those of all cells.
+    If the report has neither claims nor differences, the differences of all cells are returned.
     """
     if report.claims or report.differences:
         return report.differences

@@ -380,7 +380,7 @@ def dissect_repetition(policy: Policy, scenario: Scenario, out: Path, raw: dict[
 # values are those of the whole repetition.
 
 def air_part_values(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the raw values about the wireless network, empty if there was none."""
+    """Return the raw values of the part `air`, {} if the study used no wireless network."""
     values: dict[str, Any] = raw.get("parts", {}).get(tcpdump.AIR_PART, {})
     return values
 
