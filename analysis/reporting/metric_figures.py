@@ -36,9 +36,9 @@ def make_curves(cells: Cells, reference: ReferenceValues | None = None) -> Itera
         levels = cells.results.levels[factor.name]
         if factor.is_number and len(levels) > 1:
             for metric in cells.results.study.metrics:
-                made = make_curve(cells, metric, factor, reference or ReferenceValues())
-                if made is not None:
-                    yield made
+                curve = make_curve(cells, metric, factor, reference or ReferenceValues())
+                if curve is not None:
+                    yield curve
 
 
 def make_curve(cells: Cells, metric: Metric, factor: FactorRecord,

@@ -136,8 +136,8 @@ def make_decision_tables(cells: Cells,
                          decided: Sequence[SignificanceDecision] | None = None) -> list[Table]:
     """Return a table for each metric: which policies differ, and repetitions still needed."""
     every = decide_differences(cells) if decided is None else decided
-    return [_make_table(cells, metric, mine) for metric in cells.results.study.metrics
-            if (mine := [decision for decision in every if decision.metric is metric])]
+    return [_make_table(cells, metric, metric_decisions) for metric in cells.results.study.metrics
+            if (metric_decisions := [decision for decision in every if decision.metric is metric])]
 
 
 def _make_table(cells: Cells, metric: Metric, decided: Sequence[SignificanceDecision]) -> Table:

@@ -172,13 +172,13 @@ def _check_fast_keys(layer: LinkLayer, observed: Observation) -> Check:
              for messages in (handshakes, reassociations)]
     derived = {keys.temporal.hex() for each in found for keys in each if keys}
     installed = {f"tk:{key}" for key in derived} & {*observed.link_keys}
-    made = [sum(keys is not None for keys in each) for each in found]
+    key_counts = [sum(keys is not None for keys in each) for each in found]
     needs_both = observed.keeps_keys and observed.moves
-    return Check("fast transition's keys", 0 < made[0] == len(handshakes)
-                 and made[1] == len(reassociations) and (made[1] > 1 or not needs_both)
+    return Check("fast transition's keys", 0 < key_counts[0] == len(handshakes)
+                 and key_counts[1] == len(reassociations) and (key_counts[1] > 1 or not needs_both)
                  and len(installed) == len(derived),
                  f"by SHA-{suite.digest[3:]} from {suite.master} bytes of the session's key: "
-                 f"{made[0]} of {len(handshakes)} handshakes and {made[1]} of "
+                 f"{key_counts[0]} of {len(handshakes)} handshakes and {key_counts[1]} of "
                  f"{len(reassociations)} reassociation frames have a right MIC of {suite.mic} "
                  f"bytes; {len(installed)} of {len(derived)} temporal keys are in the kernels")
 

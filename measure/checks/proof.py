@@ -120,10 +120,10 @@ def split_without_air(checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
     Returns:
         The checks that have evidence, and the names of the checks that cannot be made.
     """
-    made = [check for check in checks if (
+    verified_checks = [check for check in checks if (
         name := check.check.removesuffix(_EARLIER)) in WITHOUT_AIR
             or name.startswith(_WITHOUT_AIR_BEGINNINGS)]
-    return made, [check.check for check in checks if check not in made]
+    return verified_checks, [check.check for check in checks if check not in verified_checks]
 
 
 def _check_radsec(policy: Policy, repetition: Observation) -> Iterable[Check]:

@@ -304,7 +304,7 @@ class AttachmentSteps:
         it uses.
         """
         raw, used = self._session.raw, self._used_access_points
-        known = [made for name, made in self.access.radsec_connections.items() if name in used]
+        known = [entry for name, entry in self.access.radsec_connections.items() if name in used]
         for connected in known:
             (out / str(connected.summary["file"])).write_bytes(connected.octets)
             raw["captures"].append(connected.summary)

@@ -111,16 +111,16 @@ class _End(TunnelEnd):
     def make_configuration(self) -> QuicConfiguration:
         """Return aioquic's configuration of this endpoint."""
         is_client = self.settings.duty == "mobile"
-        made = QuicConfiguration(
+        configuration = QuicConfiguration(
             alpn_protocols=[_ALPN], is_client=is_client, max_datagram_size=_UDP_BYTES,
             max_datagram_frame_size=65535, idle_timeout=_IDLE_S, secrets_log_file=self._secrets,
             connection_id_length=_CONNECTION_ID_BYTES)
         if is_client:
-            made.server_name = self.settings.name
-            made.load_verify_locations(self.settings.certificate)
+            configuration.server_name = self.settings.name
+            configuration.load_verify_locations(self.settings.certificate)
         else:
-            made.load_cert_chain(self.settings.certificate, self.settings.key)
-        return made
+            configuration.load_cert_chain(self.settings.certificate, self.settings.key)
+        return configuration
 
     def list_links(self) -> list[_Link]:
         """Return all connections."""

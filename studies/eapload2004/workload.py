@@ -426,9 +426,9 @@ class Workload:
         # By the processor clock the generator's computing takes no time, so that its own processor
         # never limits what the server gets.
         tools = site.testbed.tool_environment
-        made = (site.testbed.tool_command if tools else site.testbed.node_command)(
+        command = (site.testbed.tool_command if tools else site.testbed.node_command)(
             network.LOAD, argv)
-        with HostProgram("load generator", made, site.log_path("generator", network.LOAD),
+        with HostProgram("load generator", command, site.log_path("generator", network.LOAD),
                          program_environment() | (tools or {})) as program:
             yield LoadProgram(program, out, lambda: self._read_charges()["busy_s"])
 

@@ -84,8 +84,8 @@ def move_during_stream(testbed: Testbed, access: NetworkAccess,
         try:
             _wait_until(lambda: max(received().values(), default=0) > _ENOUGH_BYTES,
                         "does not begin")
-            seen = received()
-            connection = max(seen, key=lambda peer: seen[peer])
+            received_count = received()
+            connection = max(received_count, key=lambda peer: received_count[peer])
             left_s = time.monotonic()
             station.leave()
             before = received()[connection]
