@@ -47,7 +47,6 @@ from analysis.measurements import (
     extract_values,
 )
 from analysis.table import to_printable
-from measure.records.manifest import DEFAULT_RELEASE
 from measure.records.record import Record, RecordError, format_programs, join_settings
 from topologies.model import QUEUE
 
@@ -62,6 +61,8 @@ _CHUNK = 2000
 _ROOT = Path(__file__).parent.parent
 #: Accelerator of a virtual machine whose processor is emulated by software.
 _EMULATED = "tcg"
+#: Debian release of all guests before records named it.
+_FIRST_RELEASE = "bookworm"
 #: Kinds of processor time that are not work.
 _IDLE = frozenset(("idle", "iowait", "steal"))
 
@@ -282,7 +283,7 @@ def release_of(environment: Mapping[str, Any]) -> str:
     Daemons of another release follow, such as "bookworm, freeradius of trixie". Old records without
     this field are of the only release that there was.
     """
-    only = DEFAULT_RELEASE if environment.get("machine") == "guest" else ""
+    only = _FIRST_RELEASE if environment.get("machine") == "guest" else ""
     others = environment.get("daemons")
     daemons = sorted(others.items()) if isinstance(others, dict) else []
     return ", ".join([_to_text(environment.get("debian", only)),

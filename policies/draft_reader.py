@@ -697,8 +697,8 @@ class DraftReader:
                            f"{show_value(value)} stands where one value belongs", layer,
                            *([str(path[1])] if is_elsewhere else []))
         elif name == "link.keys" and key and isinstance(joined, str) and (
-                words := self._find_security(joined)):
-            self.add_error(path, f"{written} is {words}", layer, is_loss="where a policy" in words)
+                said := self._find_security(joined)):
+            self.add_error(path, f"{written} is {said}", layer, is_loss="where a policy" in said)
         elif name in _PROPOSALS and self._read_proposals(name, joined, path):
             pass
         elif not isinstance(joined, str | int):

@@ -175,8 +175,8 @@ class IpsecLayer(SparseLayer):
     @model_validator(mode="after")
     def _mobike_fits(self) -> Self:
         if self.mobike and self.ike == 1:
-            raise make_fault("mobike belongs to IKEv2, and ike is 1",
-                             "write ike: 2, or leave out mobike", ("mobike",), ("ike",))
+            raise make_fault("mobike is IKEv2's, and ike is 1", "write ike: 2, or leave out mobike",
+                             ("mobike",), ("ike",))
         if self.authentication != "pubkey" and self.ike == 1:
             raise make_fault(f"authentication: {self.authentication} is for IKEv2 here, and ike "
                              "is 1", "write ike: 2, or leave out authentication",

@@ -340,7 +340,7 @@ class LinkLayer(SparseLayer):
             raise make_fault(f"sae says how SAE is done, and keys is {self.keys}",
                              "leave out sae, or write keys: sae", ("sae",), ("keys",))
         if self.anti_clogging is not None and self.keys != "sae":
-            raise make_fault(f"anti_clogging belongs to SAE, and keys is {self.keys}",
+            raise make_fault(f"anti_clogging is of SAE, and keys is {self.keys}",
                              "leave out anti_clogging, or write keys: sae", ("anti_clogging",),
                              ("keys",))
         if self.group and self.keys not in EXCHANGED:

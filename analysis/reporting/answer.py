@@ -24,7 +24,7 @@ from analysis.present.report import ApplicationAdvice, DecisiveRepetitions, Reco
 from analysis.reporting.significance import FEW_REPETITIONS, SignificanceDecision
 from analysis.statistics import Estimate, joint_level, mean, paired_differences
 from analysis.table import Column, Entry, Table, count_noun, join_words, to_printable
-from measure.records.manifest import DEFAULT_RELEASE, RELEASE
+from measure.records.manifest import RELEASE
 from measure.records.record import NOT_PROVEN
 
 #: Levels that get a sentence where no level is recommended, and lines of failures and names.
@@ -37,6 +37,7 @@ _MIN_MULTIPLE = 2.0
 _SYMMETRY = 0.15
 _DASH = "\N{EN DASH}"
 _CLAIMS_TABLE = "table 'claims'".replace(" ", "\N{NO-BREAK SPACE}")
+_DEFAULT_RELEASE = "bookworm"
 #: Separator of the reasons of checks that do not hold.
 _NEXT_REASON = f"; {NOT_PROVEN}"
 #: Rows of the short table.
@@ -263,7 +264,7 @@ def describe_release(cells: Cells) -> str:
     """
     if RELEASE in cells.results.names:
         return ""
-    releases = sorted(set(cells.results.frame["debian"]) - {"", DEFAULT_RELEASE})
+    releases = sorted(set(cells.results.frame["debian"]) - {"", _DEFAULT_RELEASE})
     return f"daemons of Debian {join_words(releases)}" if releases else ""
 
 

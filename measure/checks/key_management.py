@@ -172,13 +172,13 @@ def _check_fast_keys(layer: LinkLayer, observed: Observation) -> Check:
              for messages in (handshakes, reassociations)]
     derived = {keys.temporal.hex() for each in found for keys in each if keys}
     installed = {f"tk:{key}" for key in derived} & {*observed.link_keys}
-    key_counts = [sum(keys is not None for keys in each) for each in found]
+    made = [sum(keys is not None for keys in each) for each in found]
     needs_both = observed.keeps_keys and observed.moves
-    return Check("fast transition's keys", 0 < key_counts[0] == len(handshakes)
-                 and key_counts[1] == len(reassociations) and (key_counts[1] > 1 or not needs_both)
+    return Check("fast transition's keys", 0 < made[0] == len(handshakes)
+                 and made[1] == len(reassociations) and (made[1] > 1 or not needs_both)
                  and len(installed) == len(derived),
                  f"by SHA-{suite.digest[3:]} from {suite.master} bytes of the session's key: "
-                 f"{key_counts[0]} of {len(handshakes)} handshakes and {key_counts[1]} of "
+                 f"{made[0]} of {len(handshakes)} handshakes and {made[1]} of "
                  f"{len(reassociations)} reassociation frames have a right MIC of {suite.mic} "
                  f"bytes; {len(installed)} of {len(derived)} temporal keys are in the kernels")
 
@@ -332,23 +332,19 @@ def _check_frame_protection(layer: LinkLayer, observed: Observation) -> Iterator
                 f"{sorted(filter(None, ciphers))}, {expected} expected")
     yield from _check_ends(observed)
     if layer.beacon_protection:
-        yield _check_beacons(offers, observed)
+        beacons = [frame for frame in observed.management if frame.subtype
+                   == management_frames.BEACON]
+        marked = sum(frame.has_mic and frame.says_beacons_are_protected for frame in beacons)
+        # An authentication may see no beacon; during a stream there is one every 0.1 s.
+        least = 1 if "traffic-air" in observed.captures else 0
+        says = all(frame.says_beacons_are_protected for frame in offers)
+        yield Check("beacons are protected", says and least <= marked == len(beacons),
+                    f"{marked} of {len(beacons)} beacons say so and bear a check")
     if layer.ocv:
         valid = sum(frame.validates_channel for frame in (*offers, *requests))
         yield Check("operating channel validation negotiated",
                     bool(requests) and 0 < valid == len(offers) + len(requests),
                     f"{valid} of {len(offers)} offers and {len(requests)} requests say so")
-
-
-def _check_beacons(offers: Sequence[ManagementFrame], observed: Observation) -> Check:
-    """Check that all beacons are protected, and that access points offer this."""
-    beacons = [frame for frame in observed.management if frame.subtype == management_frames.BEACON]
-    marked = sum(frame.has_mic and frame.says_beacons_are_protected for frame in beacons)
-    # An authentication may see no beacon; during a stream there is one every 0.1 s.
-    least = 1 if "traffic-air" in observed.captures else 0
-    says = all(frame.says_beacons_are_protected for frame in offers)
-    return Check("beacons are protected", says and least <= marked == len(beacons),
-                 f"{marked} of {len(beacons)} beacons say so and bear a check")
 
 
 def check_roaming_support(layer: LinkLayer, offers: Sequence[ManagementFrame],

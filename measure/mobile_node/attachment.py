@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -35,7 +36,6 @@ from typing import Any
 
 from measure.agent import kernel_state
 from measure.agent.errors import MeasureError
-from measure.agent.running_programs import read_release
 from measure.agent.workload import HANDOFF_PMKSA, Service, Session, Site
 from measure.attacks import vlan_probes
 from measure.capture import tcpdump
@@ -96,7 +96,7 @@ class AttachmentSteps:
         #: Captures of MACsec key agreements by file, with the access point.
         self._agreements: dict[Path, str] = {}
         session.raw.update(events=[], kernel={}, roaming=roaming, roams_to=scenario.roams_to,
-                           debian=read_release())
+                           debian=platform.freedesktop_os_release().get("VERSION_CODENAME", ""))
         if access.site.daemon_releases:
             session.raw["daemon_releases"] = dict(access.site.daemon_releases)
         if access.site.programs:

@@ -38,7 +38,7 @@ SCHEMA = 2
 #: Name of the Debian release of the guests, as a factor or as a setting of the run.
 RELEASE = "release"
 #: The release of plans that name none.
-DEFAULT_RELEASE = "bookworm"
+_DEFAULT_RELEASE = "bookworm"
 
 #: Settings of how much is measured: another run may ask for more repetitions of the plan.
 #: `looks` are those of a sequential design, in folders that have one.
@@ -116,7 +116,7 @@ class Manifest(RecordPart):
         A plan with the default release does not store its suite.
         """
         return tuple(self.levels.get(RELEASE, {})) or (
-            str(self.settings.get(RELEASE, DEFAULT_RELEASE)),)
+            str(self.settings.get(RELEASE, _DEFAULT_RELEASE)),)
 
     @property
     def own_programs(self) -> str:

@@ -10,6 +10,7 @@ frames at the access point's radio for a capture. `studies.eapload2004` lists th
 from __future__ import annotations
 
 import json
+import platform
 import random
 import re
 import sys
@@ -22,7 +23,6 @@ from threading import Timer
 from typing import Any
 
 from measure.agent.errors import MeasureError
-from measure.agent.running_programs import read_release
 from measure.agent.workload import Service, Session, Site
 from measure.capture import tcpdump
 from measure.capture.tcpdump import CaptureDetail, CapturePoint, capture_packets
@@ -187,7 +187,7 @@ class Workload:
         repetition = int(out.name.rpartition("-")[2])
         seed = settings["first_seed"] + repetition - 1
         raw |= {"captures": [], "seed": seed, "clock": self._site.clock,
-                "debian": read_release(),
+                "debian": platform.freedesktop_os_release().get("VERSION_CODENAME", ""),
                 "daemon_releases": dict(self._site.daemon_releases)}
         if self._site.fault == "longer-way":
             delay_packets(self._site, _LONGER_MS)
@@ -426,9 +426,9 @@ class Workload:
         # By the processor clock the generator's computing takes no time, so that its own processor
         # never limits what the server gets.
         tools = site.testbed.tool_environment
-        command = (site.testbed.tool_command if tools else site.testbed.node_command)(
+        made = (site.testbed.tool_command if tools else site.testbed.node_command)(
             network.LOAD, argv)
-        with HostProgram("load generator", command, site.log_path("generator", network.LOAD),
+        with HostProgram("load generator", made, site.log_path("generator", network.LOAD),
                          program_environment() | (tools or {})) as program:
             yield LoadProgram(program, out, lambda: self._read_charges()["busy_s"])
 

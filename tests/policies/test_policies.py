@@ -677,7 +677,7 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "tokens against clogging without SAE": (
         {"link": link(anti_clogging=0)},
-        "x.yml:7: anti_clogging belongs to SAE, and keys is psk; leave out anti_clogging, or write",
+        "x.yml:7: anti_clogging is of SAE, and keys is psk; leave out anti_clogging, or write",
     ),
     "neighbor reports with WEP": (
         {"link": {"cipher": "WEP-104", "keys": "static", "neighbor_report": 1}},
