@@ -330,7 +330,6 @@ class Sensitivity:
     - `kept`: fraction of draws that leave the whole ranking unchanged
     - `draws`, `spread`, `scheme`: number of draws, and how far and by which distribution the
       weights vary
-    - `in_order`: whether draws keep the order of the weights
     """
 
     ranks: tuple[RankInterval, ...]
@@ -339,7 +338,6 @@ class Sensitivity:
     draws: int
     spread: float
     scheme: DrawScheme
-    in_order: bool
 
 
 def rank_sensitivity(policies: Sequence[Policy], weights: Weights, generator: np.random.Generator,
@@ -377,7 +375,7 @@ def rank_sensitivity(policies: Sequence[Policy], weights: Weights, generator: np
     swaps = tuple(smallest_swap(design, above, below)
                   for above, below in pairwise(order))
     unchanged = float((ranks == plain).all(axis=1).mean())
-    return Sensitivity(intervals, swaps, unchanged, draws, spread, scheme, in_order)
+    return Sensitivity(intervals, swaps, unchanged, draws, spread, scheme)
 
 
 def _draw_uniform(weights: _Floats, generator: np.random.Generator, draws: int,

@@ -74,10 +74,10 @@ class BlindTrial:
     def is_captured(self) -> bool:
         """Return whether this trial has been captured completely."""
         try:
-            kept = json.loads((self.folder / _TRUTH).read_text())
+            stored_truth = json.loads((self.folder / _TRUTH).read_text())
         except (OSError, ValueError):
             return False
-        return bool(kept["digest"] == self.job_digest)
+        return bool(stored_truth["digest"] == self.job_digest)
 
     def keep_truth(self) -> None:
         """Store the truth when the captures are complete."""

@@ -68,12 +68,12 @@ def place_stations(places: Sequence[tuple[float, float]]) -> Network:
 
     `places` are metres east and north of the access point.
     """
-    made = make_network(make_cell("a", 1, len(places), channel=1))
+    network = make_network(make_cell("a", 1, len(places), channel=1))
     where = {f"a{number}": [_CELL_CENTRE_M[0] + east, _CELL_CENTRE_M[1] + north, 0.0]
              for number, (east, north) in enumerate(places, 1)}
-    return replace(made, nodes={name: replace(node, position=where.get(
+    return replace(network, nodes={name: replace(node, position=where.get(
         name, list(_CELL_CENTRE_M) if name == "ap-a" else None)) for name, node
-                                in made.nodes.items()})
+                                in network.nodes.items()})
 
 
 async def compare_distances(runs: int, built: image.GuestImage, processor: int) -> list[RatioLine]:

@@ -130,11 +130,11 @@ def run_bench(faults: int, seed: int, out: Path | None = None) -> int:
     log = folder / _LOG
     counts = _read_log(log)
     explain = partial(explain_mutation, seed=seed, sources=sources, out=folder)
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool, log.open("a") as kept:
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool, log.open("a") as log_file:
         for begin in range(counts.total(), faults, _BATCH):
             batch = Counter(pool.map(explain, range(begin, min(begin + _BATCH, faults))))
-            kept.write(json.dumps(batch) + "\n")
-            kept.flush()
+            log_file.write(json.dumps(batch) + "\n")
+            log_file.flush()
             counts += batch
             click.echo(f"{counts.total()} of {faults}: {_describe_counts(counts)}", err=True)
     click.echo(f"{counts.total()} mutated captures of {len(sources)} recordings: "

@@ -194,9 +194,9 @@ def _make_trials(study: Study, faults: Mapping[str, Fault], folder: Path) -> Ite
     cells = {tuple(sorted((*fault.on.items(), *fault.sets.items()))): fault
              for fault in faults.values()}
     for fault in cells.values():
-        made = _make_plan(study, fault, None)
-        name = "-".join((_WITHOUT, made.cells[0].name, *map("-".join, fault.sets.items())))
-        yield ProofTrial("", Fault(""), made, folder / name)
+        plan = _make_plan(study, fault, None)
+        name = "-".join((_WITHOUT, plan.cells[0].name, *map("-".join, fault.sets.items())))
+        yield ProofTrial("", Fault(""), plan, folder / name)
     for name, fault in faults.items():
         yield ProofTrial(name, fault, _make_plan(study, fault, name), folder / name)
 

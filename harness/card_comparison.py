@@ -22,6 +22,7 @@ from analysis.statistics import Comparison
 from analysis.table import Column, Entry, Table
 from harness.errors import UserError
 from measure.cards import results
+from measure.explain.messages import POLICY_FIELDS
 from measure.explain.references import explain_records
 from measure.records.record import read_records
 
@@ -141,7 +142,7 @@ def _read_card(folder: Path) -> Iterator[_Row]:
 def _read_emulated(folder: Path) -> Iterator[_Row]:
     for record, each in explain_records(folder):
         yield ("roam" if each["previous"] else "login",
-               {name: each["policy"][name] for name in results.POLICY_FIELDS},
+               {name: each["policy"][name] for name in POLICY_FIELDS},
                results.describe_way(each), " in ".join(record.cell.values()),
                each["policy"]["title"],
                {_WHOLE_TITLE: each["duration_s"],
@@ -199,6 +200,6 @@ def _describe_pair(pair: _Pair, names: tuple[str, str]) -> str:
         name = max(phases, key=lambda each: phases[each] * (1 if whole > 0 else -1))
         text += (f"; the largest part within a phase: {name.replace('_', ' ')} "
                  f"{phases[name] * 1e3:+.1f} ms")
-    differs = [name for name in results.POLICY_FIELDS
+    differs = [name for name in POLICY_FIELDS
                if pair.first.policy[name] != pair.second.policy[name]]
     return text + (f"; the policies differ in {', '.join(differs)}" if differs else "")

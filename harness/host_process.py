@@ -96,9 +96,9 @@ def prepare_process() -> None:
 
     Soft limits are raised to the hard limits, and SIGCHLD gets its default action.
     """
-    kept = _kept_environment(dict(os.environ))
+    environment = _kept_environment(dict(os.environ))
     os.environ.clear()
-    os.environ.update(kept)
+    os.environ.update(environment)
     _open_standard_files()
     for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS):
         _, hard = resource.getrlimit(limit)
@@ -164,9 +164,9 @@ def give_up_output() -> None:
 
 
 def _kept_environment(callers: dict[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in callers.items()
-            if name in _KEPT_VARIABLES or name.startswith(_KEPT_VARIABLE_PREFIXES)}
-    return kept | {"LC_ALL": _LOCALE}
+    environment = {name: value for name, value in callers.items()
+                   if name in _KEPT_VARIABLES or name.startswith(_KEPT_VARIABLE_PREFIXES)}
+    return environment | {"LC_ALL": _LOCALE}
 
 
 def _open_standard_files() -> None:

@@ -321,9 +321,9 @@ def _describe_word(place: _ErrorPlace, word: str, choices: Sequence[str]) -> tup
     if str(meant) in choices and (fold_word(word) != fold_word(meant) or len(fields) > 1):
         in_list = isinstance(place.path[-1], int)
         lines = _write_fields({field: meant, **fields}, field)
-        said = meant if len(fields) == 1 else ", ".join(lines)
+        meaning_text = meant if len(fields) == 1 else ", ".join(lines)
         written = meant if in_list else " and ".join(lines)
-        return (f"{place.full_key}: {shown} is {said}",
+        return (f"{place.full_key}: {shown} is {meaning_text}",
                 f"write {written} (known: {', '.join(choices)})")
     if (instead := NOT_HERE.get(field, {}).get(fold_word(word))) is not None:
         why = f", as {WHY_NOT_HERE[field]}" if field in WHY_NOT_HERE else ""

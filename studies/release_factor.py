@@ -58,7 +58,10 @@ def has_release_factor(study: Study) -> bool:
 
 
 def add_release_factor(study: Study) -> Study:
-    """Return a study that varies the Debian release, too. A study that does so is unchanged."""
+    """Return a study that varies the Debian release, too.
+
+    A study that varies it already is returned unchanged.
+    """
     return study if has_release_factor(study) else StudyOnReleases(study)
 
 

@@ -187,7 +187,8 @@ class Testbed:
     def plain_command(self, name: str, argv: Sequence[str]) -> list[str]:
         """Return the command line that runs a program on a node, even after this process ends.
 
-        Each program that is started takes time.
+        It starts the program `mnexec` before. Other methods start programs without it, which is
+        faster.
         """
         return ["mnexec", "-a", str(self.node(name).pid), *argv]
 

@@ -173,8 +173,8 @@ class MininetNodes:
         first: AccessPoint | None = None
         for name, node in self._network.nodes.items():
             if node.has_duty("access_point"):
-                made = self.net.addHost(name, cls=AccessPoint, ip=None, namespace_owner=first)
-                first = first or made
+                host = self.net.addHost(name, cls=AccessPoint, ip=None, namespace_owner=first)
+                first = first or host
             else:
                 self.net.addHost(name, cls=Station if node.has_duty("station") else LazyShellNode,
                                  ip=None)

@@ -90,7 +90,7 @@ class Phy(Strict):
     channels: list[int] = field(default_factory=list, hash=False)
 
     def __post_init__(self) -> None:
-        """Check that the standard has this combination, and that the radios know it."""
+        """Check that 802.11 and the emulated radios have this format, band, width and rate."""
         if self.format not in _FORMATS:
             raise ValueError(f"format must be one of {', '.join(_FORMATS)}")
         if self.band_ghz not in _BANDS:

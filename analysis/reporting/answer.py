@@ -476,7 +476,7 @@ def explain_unproven(decisions: Sequence[SignificanceDecision]) -> Iterator[str]
 
 
 def _count_proving(masked: Sequence[SignificanceDecision]) -> int:
-    """Return how many repetitions probably prove masked differences, 0 if that is unknown."""
+    """Return how many repetitions will probably prove all these differences, 0 if unknown."""
     return max((len(decision.blocks) + decision.further for decision in masked
                 if decision.further), default=0)
 

@@ -115,8 +115,8 @@ def compare_clocks(a: Results, b: Results, *, names: tuple[str, str] = ("A", "B"
     notes = (*_make_notes(cases, adjusted, correction), *describe_differences(a, b, names))
     tables = [_make_overview(cases, adjusted, correction, notes)]
     for metric in dict.fromkeys(case.metric for case in cases):
-        mine = [case for case in cases if case.metric is metric]
-        whole, parted = ([case for case in mine if (case.part is not None) == is_part]
+        metric_cases = [case for case in cases if case.metric is metric]
+        whole, parted = ([case for case in metric_cases if (case.part is not None) == is_part]
                          for is_part in (False, True))
         tables += [_make_table(a, chosen, adjusted, names, notes) for chosen in (whole, parted)
                    if chosen]
@@ -181,8 +181,8 @@ def _make_overview(cases: Sequence[_ClockPair], adjusted: Mapping[int, float], c
     """Return the table that shows the processor's part of each metric, over all cells."""
     grouped = _group_cases(cases)
     means = _mean_p_values(grouped.values(), correction)
-    rows = tuple(_overview_row(title, mine, adjusted, p_value)
-                 for (title, mine), p_value in zip(grouped.items(), means, strict=True))
+    rows = tuple(_overview_row(title, group_cases, adjusted, p_value)
+                 for (title, group_cases), p_value in zip(grouped.items(), means, strict=True))
     return Table("clocks", "What the processor adds to airtime and protocol", _OVERVIEW, rows,
                  caption="Real minus virtual, as a share of real, over the cells of both runs.",
                  notes=(_OF_THE_MEAN, *notes))

@@ -36,9 +36,9 @@ def make_curves(cells: Cells, reference: ReferenceValues | None = None) -> Itera
         levels = cells.results.levels[factor.name]
         if factor.is_number and len(levels) > 1:
             for metric in cells.results.study.metrics:
-                made = make_curve(cells, metric, factor, reference or ReferenceValues())
-                if made is not None:
-                    yield made
+                curve = make_curve(cells, metric, factor, reference or ReferenceValues())
+                if curve is not None:
+                    yield curve
 
 
 def make_curve(cells: Cells, metric: Metric, factor: FactorRecord,
@@ -113,8 +113,7 @@ def find_samples(cells: Cells, metric: Metric, ids: Ids) -> list[Sample]:
     return [np.asarray(values, dtype=np.float64) for values in lists if len(values)]
 
 
-def make_percentile_table(cells: Cells, metric: Metric,
-                          shares: Sequence[float] = PERCENTILES) -> Table:
+def make_percentile_table(cells: Cells, metric: Metric) -> Table:
     """Return a table of percentiles of a distribution, such as response times, a row per cell.
 
     Percentiles are computed for each repetition. The table has their mean with the interval over
@@ -128,22 +127,22 @@ def make_percentile_table(cells: Cells, metric: Metric,
                Column(f"{metric.name.rpartition('_')[0]}_values", "values", digits=0),
                *(Column(insert_before_unit(metric.name, f"p{share * 100:g}"), f"{share * 100:g} %",
                         *shown,
-                        group="percentile") for share in shares))
-    rows = tuple(_make_row(cells, metric, ids, shares) for ids in results.cells)
+                        group="percentile") for share in PERCENTILES))
+    rows = tuple(_make_row(cells, metric, ids) for ids in results.cells)
     return stamp_table(Table(f"distribution-{metric.name}", f"{metric.sentence}: distribution",
                              columns,
                              rows, "Percentiles of the values of a repetition: their mean over "
                              "repetitions, with its 95 % interval."), results.clock)
 
 
-def _make_row(cells: Cells, metric: Metric, ids: Ids, shares: Sequence[float]) -> tuple[Entry, ...]:
+def _make_row(cells: Cells, metric: Metric, ids: Ids) -> tuple[Entry, ...]:
     lists = find_samples(cells, metric, ids)
     levels = [_make_level_entry(cells, name, level)
               for name, level in zip(cells.results.names, ids, strict=True)]
     if not lists or cells.status(ids).missing is not None:
-        return (*levels, *[MISSING_ENTRY] * (1 + len(shares)))
+        return (*levels, *[MISSING_ENTRY] * (1 + len(PERCENTILES)))
     percentiles = (statistics.mean(float(np.quantile(values, share)) for values in lists)
-                   for share in shares)
+                   for share in PERCENTILES)
     return (*levels, Entry(number=Quantity(sum(values.size for values in lists))),
             *(estimate_entry(percentile, records=cells.record_names(ids)) for percentile
               in percentiles))

@@ -268,7 +268,7 @@ def make_run_table(cells: Cells, further: Sequence[StudyColumn] = (),
             rows.append(tuple(column.entry(ids) for column in columns))
     differences = [remarks.differences] if remarks.differences else describe_differences(
         cells)
-    made = Table(
+    table = Table(
         TABLE_ID, "The run", tuple(column.column for column in columns), tuple(rows),
         notes=(describe_intervals(cells), *remarks.notes, *differences,
                *([cells.baseline.note] if cells.baseline.is_chosen and cells.baseline.note else []),
@@ -277,7 +277,7 @@ def make_run_table(cells: Cells, further: Sequence[StudyColumn] = (),
         sections=tuple(sections), remarks=tuple(remark_lines), apart=True,
         warnings=(*describe_baseline(cells), *describe_data(cells),
                   *remarks.warnings, *list_complaints(cells)))
-    return stamp_table(made, results.clock)
+    return stamp_table(table, results.clock)
 
 
 def section_title(cells: Cells, section: Ids) -> str:

@@ -136,8 +136,8 @@ def make_decision_tables(cells: Cells,
                          decided: Sequence[SignificanceDecision] | None = None) -> list[Table]:
     """Return a table for each metric: which policies differ, and repetitions still needed."""
     every = decide_differences(cells) if decided is None else decided
-    return [_make_table(cells, metric, mine) for metric in cells.results.study.metrics
-            if (mine := [decision for decision in every if decision.metric is metric])]
+    return [_make_table(cells, metric, metric_decisions) for metric in cells.results.study.metrics
+            if (metric_decisions := [decision for decision in every if decision.metric is metric])]
 
 
 def _make_table(cells: Cells, metric: Metric, decided: Sequence[SignificanceDecision]) -> Table:
@@ -237,7 +237,7 @@ def make_verdicts(cells: Cells, decisions: Sequence[SignificanceDecision]) -> li
 def judge_differences(cells: Cells, report: Report) -> Sequence[Verdict]:
     """Return the differences that `--until-decided` decides, in addition to a report's claims.
 
-    If the report has neither claims nor differences, they are those of all cells.
+    If the report has neither claims nor differences, the differences of all cells are returned.
     """
     if report.claims or report.differences:
         return report.differences

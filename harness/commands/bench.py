@@ -55,14 +55,14 @@ _BENCHES = {
 @click.command("bench", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("what", default="harness", type=click.Choice(list(_BENCHES)))
 @click.option("--runs", default=3, type=click.IntRange(1, 50),
-              help="Measure so many times (default: 3).")
+              help="Measure this many times (default: 3).")
 @click.option("--cold", is_flag=True, help="Also build the guest image into an empty cache.")
 @click.option("--records", default=100_000, type=click.IntRange(60, 10_000_000),
-              help="Report on so many records, with 'report' (default: 100000).")
+              help="Report on this many records, with 'report' (default: 100000).")
 @click.option("--megabytes", default=1000, type=click.IntRange(10, 100_000),
               help="Explain captures up to this size in MB, with 'explain-size' (default: 1000).")
 @click.option("--faults", default=200, type=click.IntRange(1, 100_000),
-              help="Make so many faults or captures, with 'faults', 'explain' and 'mutations' "
+              help="Make this many faults or captures, with 'faults', 'explain' and 'mutations' "
               "(default: 200).")
 @click.option("--clock", type=click.Choice(get_args(Clock)), default="processor",
               help="Measure by this clock, with 'quick' (default: processor).")

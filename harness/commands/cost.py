@@ -70,13 +70,13 @@ _TIMINGS = 15
 @click.option("--resumed/--full", default=None,
               help="Resume a TLS session, or exchange certificates (default: the policy's).")
 @click.option("--rtt", "rtt_ms", type=click.FloatRange(0, 60_000), default=20.0, metavar="MS",
-              help="Round trip between access point and RADIUS server (default: 20).")
+              help="Assume this round trip between access point and RADIUS server (default: 20).")
 @click.option("--loss", "loss_percent", type=click.FloatRange(0, 50), default=0.0,
               metavar="PERCENT",
               help="Lose this share of IP packets between them, each way (default: 0).")
 @click.option("--logins", "logins_per_s", type=click.FloatRange(0, 1e6), default=10.0,
-              metavar="RATE", help="Authentications a second for the processor's share "
-              "(default: 10).")
+              metavar="RATE", help="Compute the processor's share for this many "
+              "authentications a second (default: 10).")
 @click.option("--packets", "lists_packets", is_flag=True, help="Also list every packet.")
 def compute_cost(policy: str | None, version: str | None, key: str | None,
                  station_key: str | None, chain: int | None, server_chain: Path | None,

@@ -51,8 +51,8 @@ class _Request:
 
 @click.command("measure", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--card", required=True, metavar="NAME",
-              help="Interface of the 802.11 card, such as wlan0.")
-@click.option("--ssid", required=True, metavar="NAME", help="SSID of the network.")
+              help="Use the 802.11 card with this interface, such as wlan0.")
+@click.option("--ssid", required=True, metavar="NAME", help="Log in to the network of this SSID.")
 @click.option("--passphrase-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Log in with the passphrase in the first line of this file (default: none, for "
               "an open network).")
@@ -60,17 +60,17 @@ class _Request:
               help="Log in with the network of this SSID in a configuration file of "
               "wpa_supplicant, which may use EAP (default: none).")
 @click.option("--logins", type=click.IntRange(1, 10_000), default=_DEFAULT_LOGINS, metavar="N",
-              help=f"Number of logins (default: {_DEFAULT_LOGINS}).")
+              help=f"Log in this many times (default: {_DEFAULT_LOGINS}).")
 @click.option("--roams", type=click.IntRange(0, 10_000), metavar="N",
-              help="Number of roams (default: as many as logins if two access points are heard, "
-              "else none).")
+              help="Roam this many times (default: as many as logins if two access points are "
+              "heard, else none).")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(1, 600), default=30.0, metavar="S",
-              help="Longest time for a login or roam in s (default: 30).")
+              help="Give up a login or roam after this time in s (default: 30).")
 @click.option("--no-monitor", is_flag=True,
               help="Capture only the station's own EAPOL frames (default: capture all its frames "
               "by a monitor interface, if the driver has one).")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Results folder (default: a new one in results/).")
+              help="Write results here (default: a new folder in results/).")
 def measure_card(card: str, ssid: str, passphrase_file: Path | None, config: Path | None,
                  logins: int, roams: int | None, timeout_s: float, no_monitor: bool,
                  out: Path | None) -> int:

@@ -359,13 +359,13 @@ def engine_options(study: Study) -> list[click.Parameter]:
                      help="Set a setting of the workload (may be repeated): "
                      f"{', '.join(study.settings_type.model_fields) or 'none'}."),
         click.Option(["--repetitions"], type=click.IntRange(1, 999), metavar="N",
-                     help="Repetitions per cell (default: from the profile)."),
+                     help="Measure each cell this many times (default: from the profile)."),
         click.Option(["--until-ci"], metavar="WIDTH",
                      help="Repeat until 95 % intervals are within this share of their means, "
                      f"such as 2%{for_metrics} (default: off)."),
         click.Option(["--max-repetitions"], type=click.IntRange(2, 999), metavar="N",
-                     help="Repetitions per cell at which --until-ci and --until-decided give "
-                     f"up (default: {stopping_rule.MAX_REPETITIONS} and "
+                     help="Let --until-ci and --until-decided give up at this many repetitions "
+                     f"per cell (default: {stopping_rule.MAX_REPETITIONS} and "
                      f"{deciding.MAX_REPETITIONS})."),
         # The former name of --max-repetitions.
         click.Option(["--most-repetitions"], type=click.IntRange(2, 999), hidden=True),
@@ -387,7 +387,8 @@ def _run_options(study: Study) -> list[click.Parameter]:
                      "nodes (processor) or none (virtual) "
                      f"(default: {_usual_clock(study)})."),
         click.Option(["--seed"], default=1, type=SEED, metavar="N",
-                     help="Seed of the order of repetitions and of the channels (default: 1)."),
+                     help="Use this random seed for the order of repetitions and for the "
+                     "channels (default: 1)."),
         click.Option(["--captures"], type=click.Choice(CAPTURES), default="all", metavar="WHICH",
                      help=f"Keep captures of these repetitions: {', '.join(CAPTURES)} "
                      "(default: all)."),
@@ -443,7 +444,7 @@ def level_options(study: Study, default_levels: Mapping[str, str]) -> list[click
     """
     return [click.Option([f"--{factor.name}", f"{_LEVEL_PREFIX}{factor.name}"],
                          default=default_levels.get(factor.name),
-                         help=f"{factor.title} of the cell: a name"
+                         help=f"Take this {factor.title.lower()} for the cell: a name"
                          f"{' or a .yml file' if factor.file_option else ''} (default: "
                          f"{default_levels.get(factor.name) or 'of the first fitting cell'}).")
             for factor in study.factors]

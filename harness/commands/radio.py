@@ -116,12 +116,12 @@ def _parse_positions(_context: click.Context, _parameter: click.Parameter,
 @click.command("radio", context_settings={"help_option_names": ["-h", "--help"],
                                           "allow_interspersed_args": False})
 @click.option("-n", "--radios", type=click.IntRange(1, radio.MOST_RADIOS), metavar="N",
-              help="Number of radios, wlan0 to wlanN-1 (default: one for each namespace, at least "
-              "2).")
+              help="Make this many radios, wlan0 to wlanN-1 (default: one for each namespace, at "
+              "least 2).")
 @click.option("--clock", type=click.Choice(["real", "virtual", "processor"]), default="real",
-              help="How time passes. virtual: waiting is skipped, and computing takes no time. "
-              "processor: waiting is skipped, and computing in the namespaces takes time (default: "
-              "real).")
+              help="Let time pass in this way. virtual: waiting is skipped, and computing takes no "
+              "time. processor: waiting is skipped, and computing in the namespaces takes time "
+              "(default: real).")
 @click.option("--namespaces", default="", callback=_parse_namespaces, metavar="NAME,NAME...",
               help="Make network namespaces with these names. The first radio moves to the first "
               "one, and so on. A repeated name gets several radios (default: none).")
@@ -132,11 +132,11 @@ def _parse_positions(_context: click.Context, _parameter: click.Parameter,
               help="Let frames contend for the air as this medium says (default: frames take no "
               "time on the air).")
 @click.option("--channels", callback=_parse_channels, metavar="CHANNEL,CHANNEL...",
-              help="Channels of the access points on the medium. The first radios are the access "
-              "points (default: 1, so wlan0 is one on channel 1).")
+              help="Put access points on these channels of the medium. The first radios are the "
+              "access points (default: 1, so wlan0 is one on channel 1).")
 @click.option("--position", "positions", multiple=True, callback=_parse_positions, metavar="X,Y",
-              help="Position of a radio in m, for a medium with distances. Give one for each radio "
-              "in their order (default: none).")
+              help="Put a radio at this position in m, for a medium with distances. Give one for "
+              "each radio in their order (default: none).")
 @click.option("--capture", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
               help="Write all frames on the air to this file, as pcap with radiotap (default: no "
               "capture).")
@@ -149,8 +149,8 @@ def _parse_positions(_context: click.Context, _parameter: click.Parameter,
               help="Let COMMAND change this folder. What it writes elsewhere is thrown away. "
               "May be repeated (default: none).")
 @click.option("--memory", "memory_mb", type=click.IntRange(1), metavar="MB",
-              help=f"Memory of the machine (default: {radio.BASE_MB} MB and {radio.RADIO_MB} MB "
-              "for each radio).")
+              help=f"Give the machine this much memory (default: {radio.BASE_MB} MB and "
+              f"{radio.RADIO_MB} MB for each radio).")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]...")
 def run_command(
         radios: int | None, clock: str, namespaces: tuple[str, ...],

@@ -235,8 +235,8 @@ def _print_run(table: Table, cells: Cells, folder: Path, report: Report) -> None
 
     console = output.make_console(output.SCREEN_WIDTH)
     command = shlex.join(["./qop", "report", str(folder), "--table", "run"])
-    said = {line.replace("\N{NO-BREAK SPACE}", " ") for line in report.summary}
-    table = replace(table, warnings=tuple(line for line in table.warnings if line not in said))
+    texts = {line.replace("\N{NO-BREAK SPACE}", " ") for line in report.summary}
+    table = replace(table, warnings=tuple(line for line in table.warnings if line not in texts))
     if report.answering is not None:
         _print_all([replace(report.answering, caption="", warnings=table.warnings[:_MAX_WARNINGS])],
                    report, console)

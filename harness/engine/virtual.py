@@ -109,13 +109,13 @@ def make_machine(built: image.GuestImage) -> VirtualMachine:
         UserError: The accelerator is not known.
     """
     try:
-        made = VirtualMachine(built, vm.find_architecture())
+        machine = VirtualMachine(built, vm.find_architecture())
     except boot.GuestError as error:
         raise UserError(f"--on vm: {error}") from None
-    if made.is_emulated:
-        why = f" ({made.left_out})" if made.left_out else ""
+    if machine.is_emulated:
+        why = f" ({machine.left_out})" if machine.left_out else ""
         click.echo(f"qop: --on vm: {EMULATED}{why}", err=True)
-    return made
+    return machine
 
 
 def unproven_policies(policies: Iterable[Policy]) -> list[str]:

@@ -69,13 +69,12 @@ class Site:
         """Return the nodes and links from which the emulated network was built."""
         return self.testbed.network
 
-    def nodes_with_file(self, file: str, duty: str = "") -> list[str]:
-        """Return the nodes for which a configuration file was rendered, optionally of one duty.
+    def nodes_with_file(self, file: str) -> list[str]:
+        """Return the nodes for which a configuration file was rendered.
 
         A daemon runs exactly on the nodes that have its file.
         """
-        nodes = self.network.of_duty(duty) if duty else self.network.nodes
-        return [name for name in nodes if (self.mount / name / file).exists()]
+        return [name for name in self.network.nodes if (self.mount / name / file).exists()]
 
     def run_folder(self, node: str) -> Path:
         """Return the folder for the sockets of a node's daemons, created if it is missing."""

@@ -124,8 +124,8 @@ def twin_settings(real: str, folder: Path, *, says_yes: bool) -> Mapping[str, st
 
 def downgrade_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
     """Return a twin's settings with WPA2's passphrase handshake as its only key management."""
-    kept = {name: value for name, value in settings.items() if not _NOT_OF_WPA2.fullmatch(name)}
-    return {**kept, **_WPA2}
+    usable = {name: value for name, value in settings.items() if not _NOT_OF_WPA2.fullmatch(name)}
+    return {**usable, **_WPA2}
 
 
 def _make_certificate(folder: Path) -> None:

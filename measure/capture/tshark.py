@@ -574,10 +574,12 @@ def parse_number(column: str) -> int | None:
 # --- Fields of a study's own protocols, by Wireshark's names ---
 
 _SEPARATOR = "\t"
+#: Time limit of a query of fields (s).
+_QUERY_S = 300.0
 
 
 def read_fields(capture: Path, names: Sequence[str], display_filter: str = "", *,
-                options: Sequence[str] = (), timeout_s: float = 300.0) -> list[tuple[str, ...]]:
+                options: Sequence[str] = ()) -> list[tuple[str, ...]]:
     """Read Wireshark fields of every packet that passes a display filter, in file order.
 
     Args:
@@ -585,7 +587,6 @@ def read_fields(capture: Path, names: Sequence[str], display_filter: str = "", *
         names: Names of fields.
         display_filter: A Wireshark display filter.
         options: Further options of tshark (`-d`, `-o`).
-        timeout_s: Time limit in s.
 
     Returns:
         A tuple per packet. Missing fields are ""; several values of one field are joined by commas.
@@ -594,14 +595,14 @@ def read_fields(capture: Path, names: Sequence[str], display_filter: str = "", *
         MeasureError: tshark is missing, does not know a name, or cannot read the file.
     """
     check_is_capture(capture)
-    rows, complaint = _run_field_query(capture, names, display_filter, options, timeout_s)
+    rows, complaint = _run_field_query(capture, names, display_filter, options)
     if complaint:
         raise MeasureError("testbed", f"tshark cannot read {capture}: {complaint}")
     return rows
 
 
-def read_any_format(capture: Path, names: Sequence[str], *, options: Sequence[str] = (),
-                    timeout_s: float = 300.0) -> tuple[list[tuple[str, ...]], str]:
+def read_any_format(capture: Path, names: Sequence[str], *,
+                    options: Sequence[str] = ()) -> tuple[list[tuple[str, ...]], str]:
     """Read Wireshark fields of all packets of a file in any format that tshark knows.
 
     Returns:
@@ -610,7 +611,7 @@ def read_any_format(capture: Path, names: Sequence[str], *, options: Sequence[st
     Raises:
         MeasureError: tshark is missing or reads nothing.
     """
-    rows, complaint = _run_field_query(capture, names, "", options, timeout_s)
+    rows, complaint = _run_field_query(capture, names, "", options)
     reason = _strip_file_name(complaint)
     if reason and not rows:
         raise MeasureError("testbed", reason)
@@ -624,8 +625,7 @@ def _strip_file_name(complaint: str) -> str:
 
 
 def _run_field_query(capture: Path, names: Sequence[str], display_filter: str,
-                     options: Sequence[str],
-                     timeout_s: float) -> tuple[list[tuple[str, ...]], str]:
+                     options: Sequence[str]) -> tuple[list[tuple[str, ...]], str]:
     """Run tshark, and return its rows of fields, and its last message if it failed."""
     fields = [argument for name in names for argument in ("-e", name)]
     argv = ["nice", "-n", "10", "tshark", "-n", "-r", str(capture.absolute()), "-T", "fields",
@@ -633,13 +633,13 @@ def _run_field_query(capture: Path, names: Sequence[str], display_filter: str,
     argv += ["-Y", display_filter] if display_filter else []
     try:
         done = subprocess.run(argv, capture_output=True, encoding="utf-8", errors="replace",
-                              timeout=timeout_s, check=False, env=os.environ | UNCONFIGURED)
+                              timeout=_QUERY_S, check=False, env=os.environ | UNCONFIGURED)
     except FileNotFoundError:
         raise MeasureError("testbed", "nice (of coreutils) is missing; './qop doctor' tells how "
                            "to get it") from None
     except subprocess.TimeoutExpired:
         raise MeasureError("testbed",
-                           f"tshark took more than {timeout_s:g} s for {capture}") from None
+                           f"tshark took more than {_QUERY_S:g} s for {capture}") from None
     if done.returncode == NOT_FOUND:
         raise MeasureError("testbed", "tshark is missing; './qop doctor' tells how to get it")
     rows = [tuple(line.split(_SEPARATOR)) for line in done.stdout.splitlines()]

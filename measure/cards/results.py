@@ -16,14 +16,12 @@ from pydantic import ValidationError
 
 from measure.agent.errors import MeasureError
 from measure.cards.station import Attempt, to_channel
-from measure.explain.messages import AUTHENTICATION, FOUR_WAY
+from measure.explain.messages import AUTHENTICATION, FOUR_WAY, POLICY_FIELDS
 from measure.records.document import DIGEST_FIELD, matches_digest, seal_text
 from measure.records.record import RecordPart, describe_validation_error, read_document
 
 #: File of the record in a results folder, and folder of its captures.
 FILE, CAPTURES = "measurement.json", "captures/card"
-#: Fields of a policy as a capture shows it.
-POLICY_FIELDS = ("akm", "cipher", "pmf", "eap", "tls", "session")
 #: Beginnings of AKM suites whose keys come from EAP, and frames of open authentication, to which
 #: SAE adds some.
 _EAP_AKMS, _OPEN_PACKETS = ("802.1X", "FT-802.1X", "Suite-B"), 2

@@ -83,16 +83,16 @@ class TestbedCards:
             MeasureError: A card cannot be used, or could not be restored.
         """
         with ExitStack() as stack:
-            made = cls(network)
-            made.captures_air = names.get(MONITOR) != NO_MONITOR
+            testbed_cards = cls(network)
+            testbed_cards.captures_air = names.get(MONITOR) != NO_MONITOR
             monitors = split_monitors(names)[:len(list_channels(network))]
             used = {node: names[node] for node in network.radio_nodes} | {
                 name_monitor(number): name for number, name in enumerate(monitors, 1)}
             for node, name in used.items():
-                made._drivers[node] = wireless.read_driver(name)
-                made.cards[node] = stack.enter_context(borrow_card(
+                testbed_cards._drivers[node] = wireless.read_driver(name)
+                testbed_cards.cards[node] = stack.enter_context(borrow_card(
                     name, wants_monitor=False, moves=node in network.radio_nodes))
-            yield made
+            yield testbed_cards
 
     def place_card(self, node: str, pid: int, name: str, address: str) -> None:
         """Give a node its card, as the radio with this interface and MAC address."""

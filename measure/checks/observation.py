@@ -336,16 +336,16 @@ def read_raw_values(out: Path) -> dict[str, Any]:
     return values
 
 
-def read_captures(raw: Mapping[str, Any], out: Path, keys: Sequence[str] = (),
-                  first: str = "mn") -> dict[str, list[Packet]]:
+def read_captures(raw: Mapping[str, Any], out: Path,
+                  keys: Sequence[str] = ()) -> dict[str, list[Packet]]:
     """Dissect all captures of a repetition and its parts, and return packets by capture name.
 
-    Captures of the point `first` are dissected first, in a tshark without earlier state. The checks
-    of messages in several packets, such as TLS, use this point. Copies of these packets from other
-    points would disturb the reassembly.
+    Captures at the mobile node are dissected first, in a tshark without earlier state. The checks
+    of messages in several packets, such as TLS, use these captures. Copies of their packets from
+    other points would disturb the reassembly.
     """
     names = sorted((entry["file"].removesuffix(".pcap") for entry in raw["captures"]),
-                   key=lambda name: name.rpartition("-")[2] != first)
+                   key=lambda name: name.rpartition("-")[2] != "mn")
     files = {name: out / f"{name}.pcap" for name in names}
     # Of thousands of datagrams only time and size matter, which need no dissector.
     plain = [name for name in names if name == _ARRIVED and files[name].is_file()

@@ -122,10 +122,10 @@ def split_without_air(checks: Sequence[Check]) -> tuple[list[Check], list[str]]:
     Returns:
         The checks that have evidence, and the names of the checks that cannot be made.
     """
-    made = [check for check in checks if (
+    verified_checks = [check for check in checks if (
         name := check.check.removesuffix(_EARLIER)) in WITHOUT_AIR
             or name.startswith(_WITHOUT_AIR_BEGINNINGS)]
-    return made, [check.check for check in checks if check not in made]
+    return verified_checks, [check.check for check in checks if check not in verified_checks]
 
 
 def _check_radsec(policy: Policy, repetition: Observation) -> Iterable[Check]:
@@ -391,7 +391,7 @@ def dissect_repetition(policy: Policy, scenario: Scenario, out: Path, raw: dict[
 # values are those of the whole repetition.
 
 def air_part_values(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the raw values about the wireless network, empty if there was none."""
+    """Return the raw values of the part `air`, {} if the study used no wireless network."""
     values: dict[str, Any] = raw.get("parts", {}).get(tcpdump.AIR_PART, {})
     return values
 

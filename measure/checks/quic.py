@@ -115,9 +115,9 @@ def _check_reconnection(home: Sequence[QuicDatagram], moved: Sequence[QuicDatagr
     opened = [each for each in moved if quic.INITIAL in each.long_types]
     ways = {each.source for each in opened}
     issued = {name for each in home for name in each.issued}
-    kept = {name for each in moved for name in each.connection_ids} & issued
+    reused = {name for each in moved for name in each.connection_ids} & issued
     challenged = sum(len(each.challenges) for each in moved)
-    return Check("QUIC: new connection after the move", len(ways) == _WAYS and not kept
+    return Check("QUIC: new connection after the move", len(ways) == _WAYS and not reused
                  and not challenged,
-                 f"{len(opened)} Initial packets, {len(ways)} ways; {len(kept)} connection IDs of "
-                 f"the connection before, {challenged} PATH_CHALLENGE")
+                 f"{len(opened)} Initial packets, {len(ways)} ways; {len(reused)} connection IDs "
+                 f"of the connection before, {challenged} PATH_CHALLENGE")

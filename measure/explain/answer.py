@@ -209,7 +209,7 @@ class _Reading:
 
 def explain_negotiation(negotiation: Negotiation) -> dict[str, Any]:
     """Return the document of one negotiation."""
-    gaps, seen = timing.find_gaps(negotiation), read_policy(negotiation)
+    gaps, policy = timing.find_gaps(negotiation), read_policy(negotiation)
     repeated = timing.find_repeated(negotiation)
     joined = timing.joining_messages(negotiation)
     outcome = judge_outcome(negotiation)
@@ -227,7 +227,7 @@ def explain_negotiation(negotiation: Negotiation) -> dict[str, Any]:
         "reason_frame": (outcome.message.frame.reference.to_document() if outcome.message
                          else None),
         "duration_s": _round_time(joined[-1].time_s - first.time_s),
-        "policy": _policy_document(seen),
+        "policy": _policy_document(policy),
         "phases": [{"name": each.name, "start_s": _round_time(each.start_s),
                     "duration_s": _round_time(each.duration_s), "packets": each.packets}
                    for each in timing.find_phases(negotiation)],

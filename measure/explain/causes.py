@@ -241,17 +241,19 @@ def _refused_sae(evidence: Evidence) -> Iterator[Finding]:
     sent = [m for m in evidence.negotiation.of_phase(AUTHENTICATION)
             if m.frame.parse_management().algorithm == SAE]
     confirms = [m for m in sent if m.frame.parse_management().sequence == 2]
-    mine = [m for m in confirms if m.sender == STATION]
-    theirs = [m for m in confirms if m.sender != STATION
-              and not m.frame.parse_management().status]
+    own_confirms = [m for m in confirms if m.sender == STATION]
+    answers = [m for m in confirms if m.sender != STATION
+               and not m.frame.parse_management().status]
     refused = [m for m in confirms if m.sender != STATION and m.frame.parse_management().status]
     if refused:
         yield Finding("wrong-passphrase", f"{refused[0].name} with status "
                       f"{refused[0].frame.parse_management().status}: the access point refuses "
                       "the station's confirm", list_frames(*refused))
-    elif len(mine) > 1 and not theirs and not evidence.negotiation.of_phase(ASSOCIATION):
-        yield Finding("wrong-passphrase", f"{len(mine)} SAE confirms of the station and none of "
-                      "the access point", list_frames(*mine), mine[-1].time_s - mine[0].time_s)
+    elif len(own_confirms) > 1 and not answers \
+            and not evidence.negotiation.of_phase(ASSOCIATION):
+        yield Finding("wrong-passphrase", f"{len(own_confirms)} SAE confirms of the station and "
+                      "none of the access point", list_frames(*own_confirms),
+                      own_confirms[-1].time_s - own_confirms[0].time_s)
 
 
 def _lost_eap(evidence: Evidence) -> Iterator[Finding]:

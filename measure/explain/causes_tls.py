@@ -44,16 +44,17 @@ def find_encrypted_certificate(evidence: Evidence) -> Message | None:
 
     It is the station's first message with content after the server's flight.
     """
-    mine = [m for m in _after_hello_1_3(evidence.negotiation.of_phase(EAP, RADIUS))
-            if m.frame.packet.eap_code == messages.EAP_RESPONSE]
-    if not mine or mine[0].frame.packet.eap_type != _EAP_TLS:
+    responses = [m for m in _after_hello_1_3(evidence.negotiation.of_phase(EAP, RADIUS))
+                 if m.frame.packet.eap_code == messages.EAP_RESPONSE]
+    if not responses or responses[0].frame.packet.eap_type != _EAP_TLS:
         return None
-    size = mine[0].frame.get_number("eap.len") or 0
+    size = responses[0].frame.get_number("eap.len") or 0
     if size in _ALERT_BYTES:
         return None
     # Fragments are of equal size, except for the last one.
-    same = [m for m in mine if (m.frame.get_number("eap.len") or 0) >= size - _LENGTH_BYTES]
-    return mine[len(same)] if size >= LARGE_EAP_BYTES and len(mine) > len(same) else mine[0]
+    same = [m for m in responses if (m.frame.get_number("eap.len") or 0) >= size - _LENGTH_BYTES]
+    has_more = size >= LARGE_EAP_BYTES and len(responses) > len(same)
+    return responses[len(same)] if has_more else responses[0]
 
 
 def _after_hello_1_3(sent: Sequence[Message]) -> list[Message]:
@@ -129,10 +130,10 @@ def _find_encrypted_alert(sent: Sequence[Message]) -> Finding | None:
     counts as the server's in EAP-TLS only, where no other short message comes before a failure.
     """
     filled = _after_hello_1_3(sent)
-    mine = [m for m in filled if m.frame.packet.eap_code == messages.EAP_RESPONSE]
-    if len(mine) == 1 and (mine[0].frame.get_number("eap.len") or 0) in _ALERT_BYTES:
+    responses = [m for m in filled if m.frame.packet.eap_code == messages.EAP_RESPONSE]
+    if len(responses) == 1 and (responses[0].frame.get_number("eap.len") or 0) in _ALERT_BYTES:
         return Finding("server-not-trusted", "after the server's certificate the station sends an "
-                       "encrypted TLS alert, by its length", list_frames(mine[0]))
+                       "encrypted TLS alert, by its length", list_frames(responses[0]))
     last = filled[-1] if filled else None
     is_servers = last and last.frame.packet.eap_code == tshark.EAP_REQUEST
     if last and is_servers and last.frame.packet.eap_type == _EAP_TLS and (

@@ -24,6 +24,8 @@ FOUR_WAY, GROUP_KEY = "four_way_handshake", "group_key"
 OVER_DS = "ft_over_ds"
 RADIUS, DHCP, KERBEROS, IKE, WIREGUARD = "radius", "dhcp", "kerberos", "ike", "wireguard"
 REGISTRATION, ARP = "registration", "arp"
+#: Fields of a policy that a capture shows.
+POLICY_FIELDS = ("akm", "cipher", "pmf", "eap", "tls", "session")
 #: Phases that belong to joining itself; the others follow.
 JOINING = (AUTHENTICATION, ASSOCIATION, EAP, RADIUS, FOUR_WAY)
 

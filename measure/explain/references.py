@@ -27,6 +27,7 @@ from pydantic import ValidationError
 from measure.agent.errors import MeasureError
 from measure.explain import messages
 from measure.explain.answer import explain_captures
+from measure.explain.messages import POLICY_FIELDS
 from measure.explain.negotiations import WIRELESS
 from measure.explain.recordings import Recording, read_recording
 from measure.records.manifest import read_history
@@ -36,8 +37,6 @@ from measure.records.record import Record, RecordPart, describe_validation_error
 SHIPPED = Path(__file__).with_name("references.json")
 #: Version of the file. Since version 2 an entry has the kind of TLS session.
 VERSION = 2
-#: What two negotiations of the same policy have in common.
-_POLICY_FIELDS = ("akm", "cipher", "pmf", "eap", "tls", "session")
 #: Fields without which a time says nothing of another one.
 _REQUIRED_FIELDS = {"akm", "eap", "session", "ike"}
 #: Kinds of negotiations that are a phase of joining in a reference, with the field that must agree.
@@ -146,7 +145,7 @@ def find_comparison(negotiation: Mapping[str, Any],
         return None
     seen, found = negotiation["policy"], []
     has_no_eap = bool(seen["akm"]) and negotiation["is_from_start"] and not seen["eap"]
-    fields = ((field,) if field else ()) if phase else _POLICY_FIELDS
+    fields = ((field,) if field else ()) if phase else POLICY_FIELDS
     for place, reference in enumerate(references):
         durations_s = reference["phases_s"].get(phase) if phase else reference["durations_s"]
         if not durations_s or (not phase
@@ -155,11 +154,11 @@ def find_comparison(negotiation: Mapping[str, Any],
         differs = [name for name in fields if seen[name] != reference["seen"][name]
                    and (seen[name] or (name == "eap" and has_no_eap))]
         # Nearer is a reference without what the capture does not show, such as a tunnel.
-        extra = sum(bool(reference["seen"][name]) for name in (*_POLICY_FIELDS, "ike")
+        extra = sum(bool(reference["seen"][name]) for name in (*POLICY_FIELDS, "ike")
                     if not seen[name])
         if not _REQUIRED_FIELDS & set(differs):
             found.append((len(differs), extra, place, reference, durations_s, differs))
-    if not found or not (phase or any(seen[name] for name in _POLICY_FIELDS)):
+    if not found or not (phase or any(seen[name] for name in POLICY_FIELDS)):
         return None
     _, _, _, reference, durations_s, differs = min(found, key=lambda each: each[:3])
     return Comparison(reference, durations_s, differs)
@@ -230,7 +229,7 @@ def _make_reference(measured: Sequence[tuple[Record, dict[str, Any]]],
     return {"policy": policy, "scenario": ", ".join(others.values()),
             "is_roam": bool(first["previous"]),
             "title": first["policy"]["title"],
-            "seen": {name: first["policy"][name] for name in (*_POLICY_FIELDS, "ike")},
+            "seen": {name: first["policy"][name] for name in (*POLICY_FIELDS, "ike")},
             "durations_s": [each["duration_s"] for _, each in measured],
             "phases_s": {name: durations_s for name, durations_s in phases.items()
                          if name in {phase for phase, _ in _PHASES.values()}},

@@ -298,12 +298,12 @@ class LoadGenerator:
         return create_tls_context(Path(self._target.pki), self._target.version)
 
     def _open_port(self, number: int) -> _Port:
-        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-        made.bind((self._target.address, FIRST_PORT + number))
-        made.connect((self._target.server, self._target.port))
-        made.settimeout(0)
-        return _Port(made)
+        port_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        port_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        port_socket.bind((self._target.address, FIRST_PORT + number))
+        port_socket.connect((self._target.server, self._target.port))
+        port_socket.settimeout(0)
+        return _Port(port_socket)
 
     def _begin_attempt(self, arrival: ScheduledArrival, due_s: float, *,
                        reads_anew: bool = False) -> None:

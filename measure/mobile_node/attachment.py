@@ -304,7 +304,7 @@ class AttachmentSteps:
         it uses.
         """
         raw, used = self._session.raw, self._used_access_points
-        known = [made for name, made in self.access.radsec_connections.items() if name in used]
+        known = [entry for name, entry in self.access.radsec_connections.items() if name in used]
         for connected in known:
             (out / str(connected.summary["file"])).write_bytes(connected.octets)
             raw["captures"].append(connected.summary)
@@ -377,13 +377,13 @@ class AttachmentSteps:
             self._session.stamp("nat_end")
             tcpdump.settle_captures(self._testbed)
 
-    def record_tunnel_state(self, moment: str) -> None:
-        """Record the state of the tunnel at mobile node and home agent."""
+    def record_tunnel_state(self) -> None:
+        """Record the state of the tunnel at mobile node and home agent after the traffic."""
         if states := self.access.tunnel_states(self.scenario):
             self._session.raw["kernel"]["wireguard"] = states
         self._session.raw.update(self.access.program_states(self.scenario))
         if self.access.has_ipsec:
-            self._session.raw["kernel"][moment] = self.access.ipsec_states(self.scenario)
+            self._session.raw["kernel"]["after_traffic"] = self.access.ipsec_states(self.scenario)
 
     def _read_queues(self, links: Sequence[Link]) -> dict[str, list[dict[str, Any]]]:
         """Return the queueing disciplines at both ends of wires, by `node/interface`."""
@@ -603,7 +603,7 @@ class WirelessAccess:
                 stay.record_keys()
                 yield stay
                 stay.record_keys()
-                arrival.record_tunnel_state("after_traffic")
+                arrival.record_tunnel_state()
                 arrival.record_path_state()
                 tcpdump.settle_captures(self._site.testbed)
             if scenario.roams_to and not stay.has_moved:

@@ -70,10 +70,10 @@ def _substitution_table() -> list[int]:
     table = [0] * 256
     for byte in range(256):
         inverse = next((other for other in range(256) if _multiply_bytes(byte, other) == 1), 0)
-        made = _AFFINE
+        substitute = _AFFINE
         for turn in range(5):
-            made ^= (inverse << turn | inverse >> (8 - turn)) & _BYTE
-        table[byte] = _multiply_bytes(made, 2) << 8 | _multiply_bytes(made, 3)
+            substitute ^= (inverse << turn | inverse >> (8 - turn)) & _BYTE
+        table[byte] = _multiply_bytes(substitute, 2) << 8 | _multiply_bytes(substitute, 3)
     return table
 
 

@@ -472,7 +472,7 @@ def read_nested_eap_frames(frames: Sequence[InnerEapFrame], mac: str,
     Raises:
         MeasureError: tshark cannot read the packets.
     """
-    made, identifier = list[CapturedFrame](), 0
+    nested_frames, identifier = list[CapturedFrame](), 0
     server = next((frame.source for frame in frames if frame.source != mac), mac)
     for frame in frames:
         is_response = frame.source == mac
@@ -485,11 +485,11 @@ def read_nested_eap_frames(frames: Sequence[InnerEapFrame], mac: str,
             target, source = (server, mac) if is_response else (mac, server)
             body = (_hex_address(target) + _hex_address(source) + struct.pack(
                 "!HBBH", pcap.EAPOL, 2, _EAP_PACKET, len(packet)) + packet)
-            made.append(CapturedFrame(frame.time_s, body, len(body)))
+            nested_frames.append(CapturedFrame(frame.time_s, body, len(body)))
     with tempfile.TemporaryDirectory(prefix="qop-") as folder:
         file = Path(folder, "nested.pcap")
-        pcap.write_frames(file, made)
-        return read_inner_eap_frames(file, keys) if made else []
+        pcap.write_frames(file, nested_frames)
+        return read_inner_eap_frames(file, keys) if nested_frames else []
 
 
 def _hex_address(mac: str) -> bytes:

@@ -89,15 +89,15 @@ class MptcpSegment:
         return self.flags & (_SYN | _ACK) == _SYN | _ACK
 
 
-def read_segments(capture: Path, port: int = MPTCP_PORT) -> list[MptcpSegment]:
-    """Return every TCP segment of a port in a capture, in order.
+def read_segments(capture: Path) -> list[MptcpSegment]:
+    """Return every TCP segment of the tunnel's port in a capture, in order.
 
     Raises:
         MeasureError: The file is no capture of Ethernet frames.
     """
     return [segment for frame in pcap.read_frames(capture)
             if (segment := parse_segment(frame)) is not None
-            and port in (segment.source[1], segment.target[1])]
+            and MPTCP_PORT in (segment.source[1], segment.target[1])]
 
 
 def parse_segment(frame: CapturedFrame) -> MptcpSegment | None:

@@ -57,7 +57,7 @@ def make_check(name: str, complaints: Sequence[str], detail: str) -> CheckRecord
 
 def to_records(checks: Iterable[CheckResult]) -> list[CheckRecord]:
     """Convert checks to the form in which records store them."""
-    return [CheckRecord(check=made.check, ok=made.ok, detail=made.detail) for made in checks]
+    return [CheckRecord(check=each.check, ok=each.ok, detail=each.detail) for each in checks]
 
 
 def failure_reasons(checks: Iterable[CheckResult]) -> list[str]:

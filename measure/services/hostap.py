@@ -67,7 +67,7 @@ class ControlSocket:
         try:
             self._commands = self._open_socket()
             self._events = self._open_socket()
-            self._expect_reply(self._events, "ATTACH", "OK\n")
+            self._request_ok(self._events, "ATTACH")
         except BaseException:
             self.close_connection()
             raise
@@ -114,7 +114,7 @@ class ControlSocket:
         Raises:
             MeasureError: There is no reply, or another one.
         """
-        self._expect_reply(self._commands, command, "OK\n")
+        self._request_ok(self._commands, command)
 
     def wait_event(self, names: set[str], deadline_s: float) -> Event | None:
         """Wait for the daemon's next event with one of these names.
@@ -174,7 +174,7 @@ class ControlSocket:
         self._sockets.append(sock)
         return sock
 
-    def _expect_reply(self, sock: socket.socket, command: str, expected: str) -> None:
+    def _request_ok(self, sock: socket.socket, command: str) -> None:
         wait_at_most(sock, _REPLY_S)
         try:
             sock.send(command.encode())
@@ -184,7 +184,7 @@ class ControlSocket:
                     break
         except OSError as error:
             raise self._no_reply(command, error) from error
-        if reply.decode("utf-8", "replace") != expected:
+        if reply.decode("utf-8", "replace") != "OK\n":
             raise MeasureError("testbed", f"{self.name}: {_command_name(command)} was refused: "
                                f"{reply.decode('utf-8', 'replace').strip()}")
 

@@ -427,17 +427,10 @@ class Gateway(_End):
         address = socket.inet_ntoa(packet[16:20])
         return next((link for link in self._links if link.user == address), None)
 
-    def run_command(self, command: str) -> bool:
-        """Delete the connection of a mobile node."""
-        word, _, address = command.partition(" ")
-        if word == "reset":
-            self._forget_user(address)
-        return super().run_command(command)
-
     def _read_link(self, link: _Link) -> None:
         link.read_data()
         if not link.user and (address := link.take_address()) in self.settings.users:
-            self._forget_user(address)  # of which this one is not yet
+            self.forget_user(address)  # of which this one is not yet
             link.accept_user(address)
             link.waiting.append(socket.inet_aton(address))
             link.send_waiting()
@@ -448,7 +441,7 @@ class Gateway(_End):
             else:
                 self.counts["refused"] += 1
 
-    def _forget_user(self, address: str) -> None:
+    def forget_user(self, address: str) -> None:
         """Delete the connection of a mobile node."""
         for link in [each for each in self._links if each.user == address]:
             self._forget_link(link)

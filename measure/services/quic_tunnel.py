@@ -111,16 +111,16 @@ class _End(TunnelEnd):
     def make_configuration(self) -> QuicConfiguration:
         """Return aioquic's configuration of this endpoint."""
         is_client = self.settings.duty == "mobile"
-        made = QuicConfiguration(
+        configuration = QuicConfiguration(
             alpn_protocols=[_ALPN], is_client=is_client, max_datagram_size=_UDP_BYTES,
             max_datagram_frame_size=65535, idle_timeout=_IDLE_S, secrets_log_file=self._secrets,
             connection_id_length=_CONNECTION_ID_BYTES)
         if is_client:
-            made.server_name = self.settings.name
-            made.load_verify_locations(self.settings.certificate)
+            configuration.server_name = self.settings.name
+            configuration.load_verify_locations(self.settings.certificate)
         else:
-            made.load_cert_chain(self.settings.certificate, self.settings.key)
-        return made
+            configuration.load_cert_chain(self.settings.certificate, self.settings.key)
+        return configuration
 
     def list_links(self) -> list[_Link]:
         """Return all connections."""
@@ -344,7 +344,7 @@ class Gateway(_End):
         elif isinstance(event, events.StreamDataReceived):
             address, _, token = event.data.decode(errors="replace").strip().partition(" ")
             if token and self.settings.users.get(address) == token:
-                self._forget_user(address)  # of which this one is not yet
+                self.forget_user(address)  # of which this one is not yet
                 link.user = address
                 self._by_user[address] = link
                 link.connection.send_stream_data(event.stream_id, b"accepted\n", end_stream=True)
@@ -354,14 +354,7 @@ class Gateway(_End):
             return
         super().handle_event(link, event)
 
-    def run_command(self, command: str) -> bool:
-        """Delete the connection of a mobile node without notifying the node."""
-        word, _, address = command.partition(" ")
-        if word == "reset":
-            self._forget_user(address)
-        return super().run_command(command)
-
-    def _forget_user(self, address: str) -> None:
+    def forget_user(self, address: str) -> None:
         """Delete the connection of a mobile node."""
         self._by_user.pop(address, None)
         self._by_id = {name: link for name, link in self._by_id.items() if link.user != address}

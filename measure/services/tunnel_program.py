@@ -113,9 +113,15 @@ class TunnelEnd:
 
         An incomplete command, such as `connect`, prints its own answer later.
         """
-        if command == "state":
+        word, _, address = command.partition(" ")
+        if word == "state":
             Path(self.settings.state).write_text(json.dumps(self.describe_state()))
+        elif word == "reset":
+            self.forget_user(address)
         return True
+
+    def forget_user(self, address: str) -> None:
+        """Delete the connection of a mobile node. Only a gateway has one."""
 
     def pass_packets(self) -> None:
         """Forward packets and run commands until standard input is closed."""

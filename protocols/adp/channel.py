@@ -272,22 +272,22 @@ class OwnerCache:
         """Drop messages whose sender's signature has not arrived within `give_up_s`."""
         # Use the sum that `held_until_s` returns: a difference may be rounded differently.
         patience_s = self.context.settings.give_up_s
-        stale = [held for held in self._held if held.at_s + patience_s <= now_s]
+        stale = [entry for entry in self._held if entry.at_s + patience_s <= now_s]
         if not stale:
             return []
-        self._replace_waiting([held for held in self._held if held.at_s + patience_s > now_s])
+        self._replace_waiting([entry for entry in self._held if entry.at_s + patience_s > now_s])
         return [ProgramEvent("dropped", {"host": self.peer, "messages": len(stale),
                                          "reason": "their sender has not signed"})]
 
     def _release_messages(self, number: int, name: str) -> list[Effect]:
-        ready = [held for held in self._held if held.message.source == number]
-        self._replace_waiting([held for held in self._held if held.message.source != number])
-        return [self._make_delivery(held.message, name, private=held.private) for held in ready]
+        ready = [entry for entry in self._held if entry.message.source == number]
+        self._replace_waiting([entry for entry in self._held if entry.message.source != number])
+        return [self._make_delivery(entry.message, name, private=entry.private) for entry in ready]
 
     def _refuse_signature(self, signature: OwnerSignature, reason: str) -> list[Effect]:
         if signature.number not in self.from_peer:
-            self._replace_waiting([held for held in self._held
-                                   if held.message.source != signature.number])
+            self._replace_waiting([entry for entry in self._held
+                                   if entry.message.source != signature.number])
         return [ProgramEvent("refused", {"owner": signature.name, "host": self.peer,
                                          "reason": reason})]
 

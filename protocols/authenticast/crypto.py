@@ -262,9 +262,9 @@ class Crypto:
     def derive_keys(self, secret: bytes, salt: bytes, label: str, count: int = 1) -> list[bytes]:
         """Derive keys of 32 bytes from a shared secret (HKDF-SHA256)."""
         self._charge("hmac", len(secret) + len(salt))
-        made = HKDF(algorithm=_SHA256, length=32 * count, salt=salt,
-                    info=label.encode()).derive(secret)
-        return [made[32 * n:32 * n + 32] for n in range(count)]
+        key_material = HKDF(algorithm=_SHA256, length=32 * count, salt=salt,
+                            info=label.encode()).derive(secret)
+        return [key_material[32 * n:32 * n + 32] for n in range(count)]
 
     def _charge_name(self, key: SigningKey | VerifyingKey) -> str:
         return self._charged_as.get(key.algorithm, f"{key.algorithm.name.lower()}-{key.bits}")

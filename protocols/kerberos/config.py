@@ -193,7 +193,7 @@ class _KeyFile:
     """The key file: `secrets` in hexadecimal digits, `identities` and `anchor` in PEM."""
 
     def __init__(self, path: Path, suite: CipherSuite, uses: list[str]) -> None:
-        self._suite, self._uses, self._name = suite, uses, path.name
+        self._suite, self._name = suite, path.name
         document = read_json(path)
         if not isinstance(document, dict):
             raise ConfigError(f"{path.name}: an object is needed")

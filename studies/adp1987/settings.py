@@ -22,19 +22,20 @@ class Settings(study.Settings):
         description="Send this many messages in a trace, 100 to 10000. The paper has 10000.")
     paced_messages: int = Field(
         2000, ge=50, le=10_000,
-        description="In real time and on the air, messages of the phase that sends each message at "
-        "its time in the trace.")
+        description="Send this many messages of the phase that sends each message at its time in "
+        "the trace (in real time and on the air).")
     proof_messages: int = Field(
         200, ge=20, le=1000,
-        description="Messages of the phase with complete captures, as evidence for the checks.")
+        description="Send this many messages in the phase with complete captures, as evidence for "
+        "the checks.")
     trace_seed: int = Field(1, ge=0, le=1_000_000, json_schema_extra={"option": "--trace-seed"},
                             description="Generate traces and the contents of messages from "
                             "this seed.")
     rsa_bits: Literal[512, 1024] = Field(
-        512, description="Length in bits of the RSA keys whose computing time is charged. The "
-        "paper does not give one.")
+        512, description="Charge the computing time of RSA keys of this many bits. The paper does "
+        "not give one.")
     bound_bytes: int = Field(24_576, ge=8192, le=57_344,
-                             description="Bytes of user data that fill a queue.")
+                             description="Fill a queue with this many bytes of user data.")
     medium: str = Field("802.11b-short", json_schema_extra={"option": "--medium"},
                         description=f"Use this radio medium: {', '.join(medium_names())}, a "
                         ".yml file, or none.")

@@ -69,7 +69,7 @@ def device_costs() -> ModelCosts:
 
 def model_table_6(choice: Choice) -> Mapping[str, tuple[float, float]]:
     """Compute throughput (bytes/s) and latency (s) by fraction of urgent messages."""
-    made, each = {}, device_costs()
+    means, each = {}, device_costs()
     for urgency, share in URGENCY.items():
         results = []
         for seed in _SEEDS:
@@ -81,8 +81,8 @@ def model_table_6(choice: Choice) -> Mapping[str, tuple[float, float]]:
                                             saturated=True).throughput,
                             model.run_model(marked, each, ModelSetting(),
                                             saturated=False).latency_s))
-        made[urgency] = fmean(one for one, _ in results), fmean(other for _, other in results)
-    return made
+        means[urgency] = fmean(one for one, _ in results), fmean(other for _, other in results)
+    return means
 
 
 def count_in_order(latencies_s: Mapping[str, float]) -> int:
@@ -97,10 +97,10 @@ def count_in_order(latencies_s: Mapping[str, float]) -> int:
 def main() -> int:
     """Print a line for each way to choose urgent messages."""
     for name, choice in CHOICES.items():
-        made = model_table_6(choice)
+        means = model_table_6(choice)
         shown = ", ".join(f"{urgency} {rate / 1e3:.0f} kB/s {latency * 1e3:.1f} ms"
-                          for urgency, (rate, latency) in made.items())
-        count = count_in_order({urgency: latency for urgency, (_, latency) in made.items()})
+                          for urgency, (rate, latency) in means.items())
+        count = count_in_order({urgency: latency for urgency, (_, latency) in means.items()})
         sys.stdout.write(f"{name}: {shown}; {count} of 10 pairs of latencies in order\n")
     return 0
 

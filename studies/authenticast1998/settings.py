@@ -35,37 +35,38 @@ class Settings(StudySettings):
     video: str = Field("", description="Stream the first 3000 pictures of this video as MPEG-1 "
                        "instead of the built-in ones. An extra package encodes it.",
                        json_schema_extra={"option": "--video"})
-    payload_bytes: int = Field(1400, ge=200, le=8000, description="Maximal payload of a packet in "
-                               "bytes. Assumed. The trace then has 116 packets per second.")
-    air_payload_bytes: int = Field(1180, ge=200, le=1400, description="Maximal payload of a "
-                                   "packet on the radio medium. Tunnel headers and a hash tree's "
-                                   "path must fit into the 1500 bytes, too.")
+    payload_bytes: int = Field(1400, ge=200, le=8000, description="Put at most this many bytes "
+                               "into a packet. Assumed. The trace then has 116 packets per second.")
+    air_payload_bytes: int = Field(1180, ge=200, le=1400, description="Put at most this many bytes "
+                                   "into a packet on the radio medium. Tunnel headers and a hash "
+                                   "tree's path must fit into the 1500 bytes, too.")
     medium: str = Field("802.11b-short", json_schema_extra={"option": "--medium"},
                         description=f"Use this radio medium: {', '.join(medium_names())}, a "
                         ".yml file, or none.")
     signing: Literal["precomputed", "online"] = Field(
-        "precomputed", description="Computing time of a signature at the server: the remainder "
+        "precomputed", description="Charge the server for this part of a signature: the remainder "
         "after precomputing the exponentiation (section 4.3.4), or all of it.")
-    precomputed_ms: float = Field(4.5, gt=0, le=1000, description="Time in ms for each signature "
-                                  "and packet with precomputing. Assumed, and chosen so that "
-                                  "Fig. 5 rises.")
-    packet_ms: float = Field(1.0, gt=0, le=1000, description="Client's computing time in ms for a "
-                             "packet without any verification. Assumed.")
-    buffer_packets: int = Field(100, ge=2, le=10000, description="Receive buffer of the client in "
-                                "packets. Assumed: a gap below 100 was stable (section 5.2).")
-    limit: int = Field(60, ge=1, le=10000, description="LIMIT of the 1998 heuristics, in packets. "
-                       "Assumed. It is below the buffer size (section 4.5), because signatures of "
-                       "bundles also need space.")
-    delay_bound_ms: float = Field(1000.0, gt=0, description="Delay bound in ms of the "
-                                  "controllers that have one.")
+    precomputed_ms: float = Field(4.5, gt=0, le=1000, description="Charge this time in ms for each "
+                                  "signature and packet with precomputing. Assumed, and chosen so "
+                                  "that Fig. 5 rises.")
+    packet_ms: float = Field(1.0, gt=0, le=1000, description="Charge a client this time in ms for "
+                             "a packet without any verification. Assumed.")
+    buffer_packets: int = Field(100, ge=2, le=10000, description="Give the client a receive buffer "
+                                "of this many packets. Assumed: a gap below 100 was stable "
+                                "(section 5.2).")
+    limit: int = Field(60, ge=1, le=10000, description="Use this LIMIT of the 1998 heuristics, in "
+                       "packets. Assumed. It is below the buffer size (section 4.5), because "
+                       "signatures of bundles also need space.")
+    delay_bound_ms: float = Field(1000.0, gt=0, description="Let the controllers that have a delay "
+                                  "bound aim at this one, in ms.")
     load_from_s: float = Field(4.0, ge=0, description="Start of a load, in seconds "
                                "after that of the stream.")
     load_to_s: float = Field(8.0, gt=0, validate_default=True, description="End "
                              "of a load, in seconds after the start of the stream.")
-    first_seed: int = Field(1, ge=1, le=1_000_000, description="Seed of the first repetition. Each "
-                            "next repetition has the next number.")
-    server_device: str = Field("ultrasparc-148x2", description="Device of the server.")
-    client_device: str = Field("ultrasparc-167", description="Device of every client.")
+    first_seed: int = Field(1, ge=1, le=1_000_000, description="Use this seed for the first "
+                            "repetition. Each next repetition has the next number.")
+    server_device: str = Field("ultrasparc-148x2", description="Let the server be this device.")
+    client_device: str = Field("ultrasparc-167", description="Let every client be this device.")
 
     @field_validator("load_to_s")
     @classmethod

@@ -365,12 +365,12 @@ def _record_announcement(payload: bytes, server: Key, result: VerificationResult
         result.sessions[stream].keys[int.from_bytes(payload[9:13], "big")] = payload[13:45]
     elif kind == DATA and (packet := parse_data_packet(payload)) and (
             packet.scheme == TESLA and packet.stream in result.sessions):
-        held = packet.authenticator
+        tag = packet.authenticator
         parameters = result.sessions[packet.stream].epochs.get(packet.epoch)
         if parameters is not None and len(parameters.material) >= _TESLA.size:
             delay = _TESLA.unpack_from(parameters.material)[3]
-            interval = int.from_bytes(held[:4], "big")
-            result.sessions[packet.stream].keys.setdefault(max(0, interval - delay), held[4:36])
+            interval = int.from_bytes(tag[:4], "big")
+            result.sessions[packet.stream].keys.setdefault(max(0, interval - delay), tag[4:36])
 
 
 def _derive_keys(session: ObservedStream) -> None:

@@ -12,5 +12,5 @@ class DriveSettings(Settings):
 
     medium: str = Field("802.11b-positions", description="Use this radio medium with a signal: a "
                         "name or a .yml file.", json_schema_extra={"option": "--medium"})
-    probe_interval_ms: int = Field(20, ge=5, le=1000, description="Interval in ms of the UDP "
-                                   "packets in each direction.")
+    probe_interval_ms: int = Field(20, ge=5, le=1000, description="Send a UDP packet in each "
+                                   "direction at this interval in ms.")

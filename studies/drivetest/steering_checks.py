@@ -210,10 +210,10 @@ def _check_requests(link: LinkLayer, drive: Drive) -> CheckRecord:
     right = 0
     requests: list[Hint] = []
     for place, visit in enumerate(drive.visits[:len(drive.roams)]):
-        made = drive.select_frames(visit, _WNM, _TRANSITION_REQUEST, by_station=False)
-        requests += made
-        right += bool(made) and all(
-            request.named == drive.expected_neighbors(place, has_former=False) for request in made)
+        hints = drive.select_frames(visit, _WNM, _TRANSITION_REQUEST, by_station=False)
+        requests += hints
+        right += bool(hints) and all(
+            hint.named == drive.expected_neighbors(place, has_former=False) for hint in hints)
     hidden = sum(request.is_protected for request in requests)
     ok = 0 < right == len(drive.roams) and hidden == (len(requests) if link.pmf_of_station else 0)
     return CheckRecord(check=REQUESTS, ok=ok, detail=f"before {right} of {len(drive.roams)} roams "

@@ -218,8 +218,8 @@ def _machine_share(out: Path, busy_s: Sequence[float]) -> float:
 
     Args:
         out: folder of the repetition.
-        busy_s: busy times of the modelled processor in the saturations (s), the first of them
-            before the load.
+        busy_s: how long the modelled processor was busy (s) in each measurement of the server's
+            capacity. The first one was before the load.
     """
     if not any(busy_s):
         return 1.0

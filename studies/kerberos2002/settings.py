@@ -38,10 +38,12 @@ class Settings(StudySettings):
                                     "computing takes no time, as with the paper's simplified "
                                     "client.",
                                     json_schema_extra={"option": "--workstation-device"})
-    mobile_device: str = Field("clio-c1000", description="Device of mobile clients.")
-    server_device: str = Field("testbed-pc-2002", description="Device of KDCs, proxy and servers.")
-    today_device: str = Field("celeron-850", description="Device of every node in suite today. The "
-                              "paper has times of RSA-2048 only for this device (Table I).")
+    mobile_device: str = Field("clio-c1000", description="Let mobile clients be this device.")
+    server_device: str = Field("testbed-pc-2002", description="Let KDCs, proxy and servers be this "
+                               "device.")
+    today_device: str = Field("celeron-850", description="Let every node in suite today be this "
+                              "device. The paper has times of RSA-2048 only for this device (Table "
+                              "I).")
     xtkt_cache: bool = Field(
         default=False, description="Let the local KDC cache cross-realm tickets. The KDC of the "
         "paper's model does not.")
@@ -55,8 +57,8 @@ class Settings(StudySettings):
         "evidently did not charge it.", json_schema_extra={"option": "--spares-opening"})
     own_proxy_key: bool = Field(
         default=False, description="Give a trusted proxy a key of its own instead of the KDC's.")
-    first_seed: int = Field(1, ge=1, le=1_000_000, description="Seed of the first repetition. Each "
-                            "next repetition has the next number.")
+    first_seed: int = Field(1, ge=1, le=1_000_000, description="Use this seed for the first "
+                            "repetition. Each next repetition has the next number.")
 
     def to_stored_settings(self) -> dict[str, Any]:
         """Return the settings as a results folder stores them.

@@ -16,9 +16,9 @@ class HallSettings(Settings):
 
     medium: str = Field("802.11g", description="Use this radio medium: a name or a .yml file.",
                         json_schema_extra={"option": "--medium"})
-    stream_rate_bps: int = Field(1_000_000, ge=8_000, description="Rate in bit/s of each station's "
-                                 "stream.")
-    stream_payload_bytes: int = Field(1200, ge=64, le=1472, description="Payload of each "
-                                      "datagram in bytes.")
-    stream_s: float = Field(3.0, gt=0, le=600, description="Seconds in which all stations "
-                            "stream at once.")
+    stream_rate_bps: int = Field(1_000_000, ge=8_000, description="Let each station stream at this "
+                                 "rate in bit/s.")
+    stream_payload_bytes: int = Field(1200, ge=64, le=1472, description="Put this many bytes into "
+                                      "each datagram.")
+    stream_s: float = Field(3.0, gt=0, le=600, description="Let all stations stream at once for "
+                            "this many seconds.")

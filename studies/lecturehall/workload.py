@@ -248,11 +248,11 @@ class Workload:
     def _open_socket(self, node: str) -> socket.socket:
         """Open a UDP socket on a node. The socket of a station is connected to the server."""
         with network_of(self._site.testbed.node(node).pid):
-            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            udp_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         if node != AGENT:
             is_unheard = self._site.fault == UNHEARD and node == self._stations[0]
-            made.connect((self._site.network.nodes[AGENT].address, PORT + is_unheard))
-        return made
+            udp_socket.connect((self._site.network.nodes[AGENT].address, PORT + is_unheard))
+        return udp_socket
 
 
 def _send_due(senders: Mapping[str, socket.socket], due_s: dict[str, float], now_s: float,

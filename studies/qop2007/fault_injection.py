@@ -351,9 +351,9 @@ def _delete_policies(testbed: Testbed, node: str, ends: Collection[str], *,
     is_deleted = False
     shown = testbed.run_command(node, ["ip", "xfrm", "policy", "list"])
     for selector, direction, tunnel in parse_policies(shown):
-        held = not any(tunnel) and any(f"{end}/32" in selector for end in ends)
+        is_direct = not any(tunnel) and any(f"{end}/32" in selector for end in ends)
         has_tunnel = sum(end in ends for end in tunnel) >= 1 + both
-        if held or has_tunnel:
+        if is_direct or has_tunnel:
             testbed.run_command(node,
                                 ["ip", "xfrm", "policy", "delete", *selector, "dir", direction])
         is_deleted = is_deleted or has_tunnel

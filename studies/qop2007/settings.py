@@ -114,7 +114,7 @@ class Settings(study.Settings):
         medium = policy_factors.read_medium(self.medium)
         devices = ",".join(f"{node}={load_device(device).name}"
                            for node, device in parse_devices(self.devices).items())
-        kept = {**super().to_stored_settings(), "medium": medium.name if medium else NO_MEDIUM,
-                "devices": devices}
-        return {name: value for name, value in kept.items()
+        stored = {**super().to_stored_settings(), "medium": medium.name if medium else NO_MEDIUM,
+                  "devices": devices}
+        return {name: value for name, value in stored.items()
                 if name not in _AS_EVER or value != _AS_EVER[name]}

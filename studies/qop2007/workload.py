@@ -84,8 +84,8 @@ def move_during_stream(testbed: Testbed, access: NetworkAccess,
         try:
             _wait_until(lambda: max(received().values(), default=0) > _ENOUGH_BYTES,
                         "does not begin")
-            seen = received()
-            connection = max(seen, key=lambda peer: seen[peer])
+            received_count = received()
+            connection = max(received_count, key=lambda peer: received_count[peer])
             left_s = time.monotonic()
             station.leave()
             before = received()[connection]
@@ -210,7 +210,7 @@ class Workload:
                 fault_injection.apply_control(self._site, scenario)
                 raw["attack"] = self._site.fault
                 self._send_streams(arrival, streams, session)
-                arrival.record_tunnel_state("after_traffic")
+                arrival.record_tunnel_state()
                 fault_injection.apply_afterwards(self._site.fault, self._access, scenario)
                 arrival.record_path_state()
                 tcpdump.settle_captures(self._site.testbed)
@@ -278,7 +278,7 @@ class Workload:
                 if scenario.roams_to:
                     self._move_node(arrival, scenario.roams_to, session, 0)
                 arrival.probe_vlans()
-                arrival.record_tunnel_state("after_traffic")
+                arrival.record_tunnel_state()
                 arrival.record_path_state()
         finally:
             arrival.record_end()

@@ -18,6 +18,7 @@ from harness.engine.cards import tell_changed_rules
 from measure.agent.errors import MeasureError
 from measure.cards import results, station, users, wireless
 from measure.cards.station import Attempt
+from measure.explain import messages
 from measure.explain.answer import explain_captures
 from measure.services.hostap import Event
 from recorded import path
@@ -275,7 +276,7 @@ def test_comparison_that_cannot_be_made_is_one_line(qop_here: Qop, arguments: li
     for name in ("other", "broken"):
         (qop_here.folder / name).mkdir()
     results.write_record(make_record([make_sample(1, 1.0, policy_fields=dict.fromkeys(
-        results.POLICY_FIELDS, "SAE"))]), qop_here.folder / "other")
+        messages.POLICY_FIELDS, "SAE"))]), qop_here.folder / "other")
     (qop_here.folder / "broken" / results.FILE).write_text("{}")
     done = qop_here("compare", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr

@@ -112,10 +112,10 @@ class DelayedOpener:
 
     def release_packets(self) -> list[StreamPacket]:
         """Return all held packets unverified, because packets are now verified one by one."""
-        held = [packet for _, group in sorted(self._groups.items())
-                for _, packet in sorted(group.packets.items())]
+        waiting = [packet for _, group in sorted(self._groups.items())
+                   for _, packet in sorted(group.packets.items())]
         self._groups.clear()
-        return held
+        return waiting
 
     def give_up(self) -> list[PacketVerdict]:
         """Give up all held packets, because the stream is over."""

@@ -222,9 +222,9 @@ class TeslaOpener:
 
     def give_up(self) -> list[PacketVerdict]:
         """Give up all held packets, because the stream is over."""
-        held = [packet for packets in self._held.values() for packet in packets]
+        waiting = [packet for packets in self._held.values() for packet in packets]
         self._held.clear()
-        return [(packet, PacketFate.LATE) for packet in held]
+        return [(packet, PacketFate.LATE) for packet in waiting]
 
     def _latest_interval(self, now_ns: int) -> int:
         """Return the latest interval that the server's clock can have reached."""
@@ -246,9 +246,9 @@ class TeslaOpener:
             return []
         self._known = (interval, key)
         by_interval = {interval - n: chain_key for n, chain_key in enumerate(keys)}
-        return [(packet, self._judge_packet(packet, by_interval[held]))
-                for held in sorted(self._held) if held <= interval
-                for packet in self._held.pop(held)]
+        return [(packet, self._judge_packet(packet, by_interval[number]))
+                for number in sorted(self._held) if number <= interval
+                for packet in self._held.pop(number)]
 
     def _judge_packet(self, packet: StreamPacket, key: bytes) -> PacketFate:
         interval, tag = packet.authenticator[:_INTERVAL.size], packet.authenticator[-TAG_BYTES:]

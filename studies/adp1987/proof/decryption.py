@@ -155,14 +155,13 @@ _Read = tuple[int, ProtectedBody | None, bool]
 class DecryptedMessage:
     """A decrypted ADP datagram.
 
-    - `sniffed`, `frame`: the captured datagram, and its parsed fields
+    - `frame`: parsed fields of the captured datagram
     - `sequence`: sequence number
     - `body`: decrypted content, None if decryption failed
     - `is_again`: whether a datagram with equal bytes was sent before
     - `is_bare`: whether the trailer was valid although it was not encrypted
     """
 
-    sniffed: CapturedMessage
     frame: Frame
     sequence: int
     body: ProtectedBody | None
@@ -257,7 +256,7 @@ def decrypt_capture(sniffed: Sequence[CapturedMessage], initiator: str, keys: Pa
         elif message.source != initiator:
             _record_answer(opened, frame, secrets, keys)
         else:
-            _record_message(opened, message, frame, keys)
+            _record_message(opened, frame, keys)
     return opened
 
 
@@ -303,8 +302,7 @@ def _record_keys(opened: DecryptedCapture, channel: DecryptedChannel, frame: Fra
         opened.by_number[number] = channel
 
 
-def _record_message(opened: DecryptedCapture, message: CapturedMessage, frame: Frame,
-                    folder: Path) -> None:
+def _record_message(opened: DecryptedCapture, frame: Frame, folder: Path) -> None:
     """Add a captured datagram of the host that requested the channel to its channel in `opened`.
 
     The first request also creates the channel. A protected datagram is decrypted first.
@@ -332,7 +330,7 @@ def _record_message(opened: DecryptedCapture, message: CapturedMessage, frame: F
         channel.signatures.setdefault(signature.name, set()).add(signature.value)
         channel.signature_places.append(len(channel.messages))
     is_bare = frame.version == 1 and _is_trailer(frame, frame.sealed, channel.secret)
-    channel.messages.append(DecryptedMessage(message, frame, sequence, body, is_again, is_bare))
+    channel.messages.append(DecryptedMessage(frame, sequence, body, is_again, is_bare))
 
 
 def _read_sealed(channel: DecryptedChannel, frame: Frame, *, by_initiator: bool) -> _Read:

@@ -118,13 +118,13 @@ def urgency_rows(paper: PublishedValues) -> Mapping[str, UrgencyRow]:
     # Without queueing, each message has a shipment of its own. With it, only urgent ones have.
     shipment_s = (alone_s - queued_s) / (1 - URGENCY[NOMINAL_URGENCY])
     message_s = alone_s - shipment_s
-    made = {}
+    rows_by_urgency = {}
     for urgency, share in URGENCY.items():
         printed = paper.tables["6"][T, *cell_ids(_TRACE, urgency=urgency)]
         most = share + 2 * mean_bytes / (_PAGES_SEEN * PAGE_BYTES)
-        made[urgency] = UrgencyRow(printed, mean_bytes / (message_s + shipment_s * most),
-                                   (mean_bytes / printed - message_s) / shipment_s, most)
-    return made
+        rows_by_urgency[urgency] = UrgencyRow(printed, mean_bytes / (message_s + shipment_s * most),
+                                              (mean_bytes / printed - message_s) / shipment_s, most)
+    return rows_by_urgency
 
 
 def trailer_costs(paper: PublishedValues) -> Mapping[Ids, float]:
@@ -132,7 +132,7 @@ def trailer_costs(paper: PublishedValues) -> Mapping[Ids, float]:
 
     Each time follows from two entries that differ only in encryption. The times should be equal.
     """
-    made = {}
+    costs = {}
     for table, trace in (("3", "ALL"), ("4", "ND")):
         printed, mean_bytes = paper.tables[table], TRACES[trace].mean_bytes
         messages = {"OFF": 1.0,
@@ -140,21 +140,21 @@ def trailer_costs(paper: PublishedValues) -> Mapping[Ids, float]:
         for queue in QUEUES:
             with_it, without = (printed[T, *scope_ids(trace, scope, queue)]
                                 for scope in ("PE", "NE"))
-            made[scope_ids(trace, "PE", queue)] = (
+            costs[scope_ids(trace, "PE", queue)] = (
                 1 / with_it - 1 / without) * mean_bytes * messages[queue]
-    return made
+    return costs
 
 
 def _find_overloaded(paper: PublishedValues, table: str) -> dict[Ids, str]:
-    made: dict[Ids, str] = {}
+    reasons: dict[Ids, str] = {}
     for (metric, *cell), printed in paper.tables[table].items():
         kind = TRACES[cell[0]]
         offered = kind.mean_bytes / kind.interarrival_s
         if metric == T and printed < offered:
-            made[tuple(cell)] = (
+            reasons[tuple(cell)] = (
                 f"overloaded: {printed / 1e3:.0f} kB/s where Table 2's rates offer "
                 f"{offered / 1e3:.0f}; the mean of a queue that grows is of the trace's length")
-    return made
+    return reasons
 
 
 def _find_costly(paper: PublishedValues) -> dict[Ids, str]:

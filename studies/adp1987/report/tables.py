@@ -83,12 +83,12 @@ _OVERLOAD_NOTE = (
 
 def build_paper_tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:
     """Yield the tables that have measured values."""
-    made = (_table_2(cells, paper),
-            _table_of_scopes(cells, paper, "3", "ALL", "all six are fitted to"),
-            _table_of_scopes(cells, paper, "4", "ND", "all six are predictions"),
-            _table_5(cells, paper),
-            _table_6(cells, paper), _table_of_utilisation(cells, paper))
-    for table in made:
+    tables = (_table_2(cells, paper),
+              _table_of_scopes(cells, paper, "3", "ALL", "all six are fitted to"),
+              _table_of_scopes(cells, paper, "4", "ND", "all six are predictions"),
+              _table_5(cells, paper),
+              _table_6(cells, paper), _table_of_utilisation(cells, paper))
+    for table in tables:
         if any(entry.number is not None for row in table.rows for entry in row):
             yield table
 
@@ -99,10 +99,10 @@ def measured_entry(cells: Cells, paper: PublishedValues, table: str, place: Plac
     value = cells.value(metric.name, cell)
     if not isinstance(value, Observation):
         return MISSING_ENTRY
-    made = estimate_entry(value.estimate, records=value.records)
+    entry = estimate_entry(value.estimate, records=value.records)
     has_no_latency = metric is LATENCY and is_overloaded(cells, cell)
-    return Entry(made.text, made.number, paper.tables.get(table, {}).get((metric.name, *cell)),
-                 made.marks, made.records, detail=OVERLOADED_TEXT if has_no_latency
+    return Entry(entry.text, entry.number, paper.tables.get(table, {}).get((metric.name, *cell)),
+                 entry.marks, entry.records, detail=OVERLOADED_TEXT if has_no_latency
                  else "")
 
 
@@ -280,8 +280,8 @@ def build_comparison_tables(cells: Cells) -> Iterator[Table]:
                                                      for metric in _COMPARISON_METRICS))
         for trace, row in places), "All in the same testbed, on the same traces.", notes,
         clock=cells.results.clock)
-    ratios = [(Entry(trace), Entry(_protocol_name(row)), *made) for trace, row in places
-              if (made := _ratio_entries(cells, trace, row))]
+    ratios = [(Entry(trace), Entry(_protocol_name(row)), *entries) for trace, row in places
+              if (entries := _ratio_entries(cells, trace, row))]
     if ratios:
         yield Table("table-ratios", "Ratios to WireGuard", (*head, *(
             Column(f"{metric.name}_ratio", metric.title, "", 1, 3) for metric in _COMPARED)),
@@ -310,10 +310,12 @@ def _ratio_entries(cells: Cells, trace: str, row: Ids) -> list[Entry]:
     reference = _cell_of(trace, _REFERENCE)
     if row == reference:
         return []
-    made = [ratio_of_means(cells.observations, [(metric.name, *row)], [(metric.name, *reference)])
-            for metric in _COMPARED]
-    return [MISSING_ENTRY if estimate is None else estimate_entry(estimate) for estimate in made] \
-        if any(estimate is not None for estimate in made) else []
+    ratios = [ratio_of_means(cells.observations, [(metric.name, *row)],
+                             [(metric.name, *reference)]) for metric in _COMPARED]
+    if all(estimate is None for estimate in ratios):
+        return []
+    return [MISSING_ENTRY if estimate is None else estimate_entry(estimate)
+            for estimate in ratios]
 
 
 def _cell_of(trace: str, protocol: str) -> Ids:

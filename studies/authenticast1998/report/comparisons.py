@@ -220,11 +220,11 @@ _NOTES = (
 
 def build_comparison_tables(cells: Cells) -> Iterator[Table]:
     """Yield the comparison tables for which there are measurements."""
-    for made in (*(_comparison_table(cells, load) for load in _COMPARED),
-                 difference_table(cells, (*BESIDE, *FLOODED), _COMPARED),
-                 _rate_table(cells), _fairness_table(cells)):
-        if made is not None:
-            yield made
+    for table in (*(_comparison_table(cells, load) for load in _COMPARED),
+                  difference_table(cells, (*BESIDE, *FLOODED), _COMPARED),
+                  _rate_table(cells), _fairness_table(cells)):
+        if table is not None:
+            yield table
 
 
 def _comparison_table(cells: Cells, load: str) -> Table | None:

@@ -62,8 +62,8 @@ def policy_curves(cells: Cells) -> list[PolicyCurves]:
                                            for name in ("place", "rtt", "driver")):
             continue
         policy = tuple(ids[name] for name in NAMES if name not in _BESIDE)
-        made = by_policy.setdefault(policy, PolicyCurves(_policy_title(ids)))
-        _add_cell(made, cells, row)
+        curves = by_policy.setdefault(policy, PolicyCurves(_policy_title(ids)))
+        _add_cell(curves, cells, row)
     return [by_policy[policy] for policy in sorted(by_policy, key=lambda each: (
         by_policy[each].title != _policy_title(NOMINAL), by_policy[each].title))]
 

@@ -82,11 +82,11 @@ def build_tables(cells: Cells, paper: PublishedValues, service: Mapping[float, f
         service: modelled authentication time (s), by load (1/s).
         predicted: predictions for the load generator's authentications, by load.
     """
-    made = (_table_1(cells, paper, service), _methods_table(cells), _model_table(predicted),
-            _overload_table(cells), _todays_table(cells),
-            _what_if_table(cells), _generator_table(cells), _demands_table(cells),
-            _split_table(cells))
-    yield from (table for table in made if table is not None)
+    tables = (_table_1(cells, paper, service), _methods_table(cells), _model_table(predicted),
+              _overload_table(cells), _todays_table(cells),
+              _what_if_table(cells), _generator_table(cells), _demands_table(cells),
+              _split_table(cells))
+    yield from (table for table in tables if table is not None)
 
 
 def _table_1(cells: Cells, paper: PublishedValues, service: Mapping[float, float]) -> Table | None:
@@ -112,8 +112,8 @@ def _measured_entry(cells: Cells, row: Ids, paper: PublishedValues, model: float
     value = measured_service_times(cells, row)
     if value is None:
         return MISSING_ENTRY
-    made = estimate_entry(value.estimate, records=value.records)
-    return Entry(made.text, made.number, paper.service_time_s.get(row), made.marks, made.records,
+    cell = estimate_entry(value.estimate, records=value.records)
+    return Entry(cell.text, cell.number, paper.service_time_s.get(row), cell.marks, cell.records,
                  modelled=model)
 
 
@@ -257,10 +257,10 @@ def _what_if_table(cells: Cells) -> Table | None:
     rows = []
     for title, settings in _WHAT_IFS.items():
         try:
-            made = solve_network(apply_settings(network, settings))
+            solution = solve_network(apply_settings(network, settings))
         except QueueingError:
             continue  # no measurement of resumed sessions
-        rows.append((Entry(title), *(Entry(number=Quantity(made.chain(name).response_s))
+        rows.append((Entry(title), *(Entry(number=Quantity(solution.chain(name).response_s))
                                      for name in (model.FRONT, model.BEHIND))))
     columns = (Column("what_if", "What if"), _ms_column("front_s", "supplicant"),
                _ms_column("background_s", "background"))

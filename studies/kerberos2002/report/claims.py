@@ -95,9 +95,9 @@ def _model_fits(cells: Cells) -> Iterator[ClaimEvidence]:
 def _transaction_pair(cells: Cells, servers: int,
                       **place: str | int) -> tuple[Transaction, Transaction] | None:
     """Return the logins by PKCROSS and by PKTAPP with this number of servers."""
-    made = [model.transaction_of(cells, cell_ids(name, servers=servers, **place))  # type: ignore[arg-type]
-            for name in ("pkcross", "pktapp")]
-    return (made[0], made[1]) if made[0] and made[1] else None
+    transactions = [model.transaction_of(cells, cell_ids(name, servers=servers, **place))  # type: ignore[arg-type]
+                    for name in ("pkcross", "pktapp")]
+    return (transactions[0], transactions[1]) if transactions[0] and transactions[1] else None
 
 
 def _compare_responses(pair: tuple[Transaction, Transaction], says: str, *,
@@ -246,6 +246,6 @@ def _kdc_with_proxy(cells: Cells) -> Iterator[ClaimEvidence]:
     for name in (*LOADED[2:], "m-client-key", "mp-standard", "mp-trusted", "mp-assist"):
         if transaction := model.transaction_of(cells, cell_ids(name)):
             proxy = transaction.demand_s("proxy")
-            beside = f" (proxy {proxy:.2f} s)" if proxy else ""
-            yield ClaimEvidence(f"{name}: KDC {transaction.demand_s('kdc-l'):.2f} s{beside}",
+            proxy_text = f" (proxy {proxy:.2f} s)" if proxy else ""
+            yield ClaimEvidence(f"{name}: KDC {transaction.demand_s('kdc-l'):.2f} s{proxy_text}",
                                 transaction.bottleneck == "kdc-l")

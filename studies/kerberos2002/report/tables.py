@@ -60,8 +60,8 @@ def _find_reasons(cells: Cells) -> dict[str, str]:
     """Return the reason why each row of Table III differs from print."""
     settings = _run_settings(cells)
     options = {"m-standard": "spares_opening", "m-client-key": "kdc_signs"}
-    return {row: _AS_PAPER if settings.get(options.get(row, "")) else said
-            for row, said in _FINDINGS.items()}
+    return {row: _AS_PAPER if settings.get(options.get(row, "")) else finding
+            for row, finding in _FINDINGS.items()}
 
 
 def _table_3(cells: Cells, paper: PublishedValues) -> Table:
@@ -78,7 +78,7 @@ def _table_3(cells: Cells, paper: PublishedValues) -> Table:
         Column(RESPONSE.name, "Total", "ms", 1e3, 0)), tuple(rows),
         "Devices are derived from print's rows 1 to 4, read as its skeleton did its operations; "
         "the protocols do those of their drafts.",
-        tuple(f"{VARIANTS[name].title}: {said}" for name, said in findings.items()),
+        tuple(f"{VARIANTS[name].title}: {finding}" for name, finding in findings.items()),
         clock=cells.results.clock, source="the 2002 paper")
 
 
@@ -104,16 +104,16 @@ def _prediction_table(cells: Cells, paper: PublishedValues) -> Table:
     for protocol in MOBILE:
         cell, changes = cell_ids(protocol), _skeleton_changes(cells, protocol)
         for metric in PHASES:
-            seen = model.mean_of(cells, metric.name, cell)
+            mean = model.mean_of(cells, metric.name, cell)
             due = model.mean_of(cells, f"predicted_{metric.name}", cell)
-            if seen is None or due is None:
+            if mean is None or due is None:
                 continue
             printed = paper.table_3[(metric.name, *cell)]
             skeleton = due + changes[metric.name] if changes else None
-            rows.append((Entry(VARIANTS[protocol].title), Entry(metric.title), exact_entry(seen),
-                         exact_entry(due), exact_entry(seen - due), exact_entry(seen / due - 1),
+            rows.append((Entry(VARIANTS[protocol].title), Entry(metric.title), exact_entry(mean),
+                         exact_entry(due), exact_entry(mean - due), exact_entry(mean / due - 1),
                          exact_entry(printed),
-                         exact_entry(seen / printed - 1),
+                         exact_entry(mean / printed - 1),
                          *([MISSING_ENTRY] * 2 if skeleton is None else
                            [exact_entry(skeleton), exact_entry(skeleton / printed - 1)])))
     near = sum(abs(row[5].number.value) <= NEAR_COUNTS for row in rows if row[5].number)
@@ -161,7 +161,8 @@ class LoadPoint(NamedTuple):
     def error(self) -> float:
         """Return the larger relative error of the model, in throughput or response time."""
         measured = (self.throughput.estimate.mean, self.response.estimate.mean)
-        return max(abs(said / seen - 1) for said, seen in zip(self.exact, measured, strict=True))
+        return max(abs(value / mean - 1)
+                   for value, mean in zip(self.exact, measured, strict=True))
 
 
 def build_paper_tables(cells: Cells, paper: PublishedValues) -> Iterator[Table]:

@@ -210,7 +210,7 @@ def assess_policy(basis: ReportBasis, policy: ScoredPolicy, limits: ApplicationL
     if kind == "roaming":
         loss = gap.value.estimate.scale(1 / limits.between_moves_s) if gap else None
     rates = _find_observations(basis, STREAMS[limits.stream].name, policy, kind)
-    throughput = min((WorstValue(place, seen) for place, seen in rates.items() if seen),
+    throughput = min((WorstValue(place, rate) for place, rate in rates.items() if rate),
                      key=lambda worst: worst.value.estimate.mean, default=None)
     calls, calls_place = _fewest_calls(basis, policy, limits,
                                        [place for place in rates if rates[place]])
@@ -220,8 +220,8 @@ def assess_policy(basis: ReportBasis, policy: ScoredPolicy, limits: ApplicationL
     interrupting = there[names[-1]] or there[names[0]]
     required = list(interrupting.values())
     checks = {
-        "interruption": _combine_answers(_is_below(seen.estimate if seen else None, limits.delay_s)
-                                         for seen in required) if required
+        "interruption": _combine_answers(_is_below(time.estimate if time else None, limits.delay_s)
+                                         for time in required) if required
                                          else _is_below(None, limits.delay_s),
         "loss": _is_below(loss, limits.loss),
         "rate": "no" if calls == 0 else _is_above(
@@ -247,7 +247,7 @@ def _find_observations(basis: ReportBasis, metric: str, policy: ScoredPolicy,
 
 def _find_largest(values: Mapping[str, Observation | None]) -> WorstValue | None:
     """Return the largest of a policy's values, or None if one is missing and could be larger."""
-    measured = [WorstValue(place, seen) for place, seen in values.items() if seen]
+    measured = [WorstValue(place, value) for place, value in values.items() if value]
     if len(measured) < len(values):
         return None
     return max(measured, key=lambda worst: worst.value.estimate.mean, default=None)

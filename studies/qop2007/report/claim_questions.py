@@ -127,8 +127,8 @@ def negligible_difference(basis: ReportBasis, metric: str,
                    if each.difference is not None and each.difference.name == metric), None)
     if stream is None:
         return AUTHENTICATION.negligible
-    means = [seen.estimate.mean for place in places
-             if (seen := basis.find_observation(stream.name, basis.baseline or "?", place.id))]
+    means = [value.estimate.mean for place in places
+             if (value := basis.find_observation(stream.name, basis.baseline or "?", place.id))]
     return stream.negligible * sum(means) / len(means) if means else 0.0
 
 
@@ -349,8 +349,8 @@ def ask_q12(basis: ReportBasis) -> list[ClaimQuestion]:
 
 def _spread_question(basis: ReportBasis, metric: str, place: ReportScenario,
                      band: Band) -> SpreadQuestion:
-    means = {policy.id: seen.estimate.mean for policy in papers_policies(basis)
-             if (seen := basis.find_observation(metric, policy.id, place.id)) is not None}
+    means = {policy.id: observation.estimate.mean for policy in papers_policies(basis)
+             if (observation := basis.find_observation(metric, policy.id, place.id)) is not None}
     best, worst = (pick(means, key=lambda key: means[key]) if means else "?"
                    for pick in (max, min))
     stream = metric.partition("_")[0].upper()
@@ -394,8 +394,8 @@ def _fastest_question(basis: ReportBasis, roaming: Sequence[ReportScenario]) -> 
     among = [Question(place.id, cell_keys(basis, metric, policies, [place]), band_around(2), TIMES,
                       below=below) for place in home] \
         or [Question("?", [(metric, "?", "?")], band_around(2), TIMES, below=below)]
-    means = {place.id: sum(seen.estimate.mean for policy in policies
-                           if (seen := basis.find_observation(metric, policy, place.id))) for place
+    means = {place.id: sum(value.estimate.mean for policy in policies
+                           if (value := basis.find_observation(metric, policy, place.id))) for place
              in home}
     best = max(means, key=lambda name: means[name], default="?")
     who = "all policies" if len(policies) > 1 else policies[0]

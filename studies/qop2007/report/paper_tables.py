@@ -177,9 +177,9 @@ def _figure_rows(basis: ReportBasis, places: Sequence[ReportScenario], kind: Kin
         return
     for policy in basis.policies:
         counted = {part for place in places for part in basis.sums.get((policy.id, place.id), ())}
-        beside = printed.get((policy.id, kind)) if basis.is_papers(policy.id) and all(
+        stated = printed.get((policy.id, kind)) if basis.is_papers(policy.id) and all(
             place.id in _PAPER_PLACES for place in places) else None
-        entries = [observation_entry(basis.mean_observation(_TIME, policy.id, places), beside)]
+        entries = [observation_entry(basis.mean_observation(_TIME, policy.id, places), stated)]
         entries += [observation_entry(basis.mean_observation(f"component_{part}_s", policy.id,
                                                              places))
                     if part in counted else NOT_COUNTED_ENTRY for part in parts]

@@ -147,8 +147,8 @@ def _shown_components(cells: Cells, members: Sequence[Ids]) -> list[str]:
 
 def _phases_at_home(cells: Cells) -> Iterator[StudyColumn]:
     """Yield the columns of phases at home that no column of the authentication time includes."""
-    hidden = {ids: told for members in cells.sections.values()
-              for told in (_told_by_components(cells, members),) for ids in members}
+    hidden = {ids: component_times for members in cells.sections.values()
+              for component_times in (_told_by_components(cells, members),) for ids in members}
     names = [name for name in phase_names(cells.results.frame) if not name.startswith(FOREIGN)]
     yield from _grouped_columns(cells, "phase_", names, _PHASES_GROUP, hidden, filled=False)
 
@@ -290,13 +290,13 @@ def handoff_table(cells: Cells) -> Table:
         sections.append((len(rows), section_title(cells, section)))
         rows += [tuple(column.entry(ids) for column in columns) for ids in members]
     results = cells.results
-    made = Table("handoffs", "Handoffs", tuple(column.column for column in columns), tuple(rows),
-                 notes=(run_table.describe_intervals(cells), _WATERFALL, *_agreement_notes(cells),
-                        run_table.describe_circumstances(results)),
-                 sections=tuple(sections), apart=True,
-                 warnings=(*run_table.describe_data(cells), *gap_warnings(cells),
-                           *run_table.list_complaints(cells)))
-    return stamp_table(made, results.clock)
+    table = Table("handoffs", "Handoffs", tuple(column.column for column in columns), tuple(rows),
+                  notes=(run_table.describe_intervals(cells), _WATERFALL, *_agreement_notes(cells),
+                         run_table.describe_circumstances(results)),
+                  sections=tuple(sections), apart=True,
+                  warnings=(*run_table.describe_data(cells), *gap_warnings(cells),
+                            *run_table.list_complaints(cells)))
+    return stamp_table(table, results.clock)
 
 
 _SUM_PART = "Their sum and the measured total"

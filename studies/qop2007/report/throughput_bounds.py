@@ -16,7 +16,7 @@ There are two ceilings, because backoffs are random:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -382,9 +382,9 @@ _COLUMNS = (
     Column("wire_bytes", "IP packet", "bytes", digits=0, group="between agents"))
 
 
-def arithmetic_table(medium: Medium, payload_bytes: int, paths: tuple[Scenario, Scenario],
-                     policies: Iterable[Policy] | None = None) -> Table:
-    """Build the table of header bytes and airtime that each policy adds to a UDP packet.
+def arithmetic_table(medium: Medium, payload_bytes: int, paths: tuple[Scenario, Scenario]
+                     ) -> Table:
+    """Build the table of header bytes and airtime that each of P1 to P12 adds to a UDP packet.
 
     Args:
         medium: the radio medium.
@@ -392,10 +392,9 @@ def arithmetic_table(medium: Medium, payload_bytes: int, paths: tuple[Scenario, 
         paths: a scenario with one hop over the air (such as N2), and one with a Mobile IP tunnel
             (such as R1). The (mean) ceilings are for the first. A path with two hops has half of
             them.
-        policies: policies of the table, by default P1 to P12 of the 2007 paper.
     """
     rows = tuple(tuple(_policy_entries(policy, medium, payload_bytes, paths))
-                 for policy in (published.load_policies() if policies is None else policies))
+                 for policy in published.load_policies())
     return Table(
         f"arithmetic-{medium.name}", "Headers and airtime", _COLUMNS, rows,
         caption=f"A UDP datagram of {payload_bytes} bytes on {medium.name}.",

@@ -100,10 +100,10 @@ def key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 def make_authority(name: str, bits: int) -> Authority:
     """Create a self-signed certification authority."""
     key = rsa.generate_private_key(65537, bits)
-    made = (certificate_builder(name, key, None)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(key_usage(signs_certificates=True), critical=True))
-    return Authority(made.sign(key, hashes.SHA256()), key)
+    certificate = (certificate_builder(name, key, None)
+                   .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+                   .add_extension(key_usage(signs_certificates=True), critical=True))
+    return Authority(certificate.sign(key, hashes.SHA256()), key)
 
 
 def write_certificate(folder: Path, file: str, subject: Subject, signer: Authority,
@@ -112,14 +112,14 @@ def write_certificate(folder: Path, file: str, subject: Subject, signer: Authori
     key = rsa.generate_private_key(65537, bits)
     names = [x509.OtherName(PRINCIPAL_NAME, principal_name(*principal))
              for principal in subject.principals]
-    made = (certificate_builder(subject.name, key, signer.certificate.subject,
-                                is_expired=subject.is_expired)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(key_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(x509.ExtendedKeyUsage([subject.purpose]), critical=False))
+    certificate = (certificate_builder(subject.name, key, signer.certificate.subject,
+                                       is_expired=subject.is_expired)
+                   .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+                   .add_extension(key_usage(signs_certificates=False), critical=True)
+                   .add_extension(x509.SubjectAlternativeName(names), critical=False)
+                   .add_extension(x509.ExtendedKeyUsage([subject.purpose]), critical=False))
     (folder / f"{file}.pem").write_bytes(
-        made.sign(signer.key, hashes.SHA256()).public_bytes(Encoding.PEM))
+        certificate.sign(signer.key, hashes.SHA256()).public_bytes(Encoding.PEM))
     (folder / f"{file}.key").write_bytes(key.private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 

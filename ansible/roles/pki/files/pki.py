@@ -183,8 +183,8 @@ def make_rsa_key(folder: Path, file: str, bits: int) -> None:
     except ImportError:
         run_openssl(folder, "genrsa", "-out", file, str(bits))
         return
-    made = rsa.generate_private_key(public_exponent=65537, key_size=bits)
-    (folder / file).write_bytes(made.private_bytes(
+    private_key = rsa.generate_private_key(public_exponent=65537, key_size=bits)
+    (folder / file).write_bytes(private_key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption()))
 
@@ -270,12 +270,12 @@ def make_ml_dsa_request(folder: Path, name: str, kind: str, key: str) -> None:
     except ImportError:
         raise PkiError(f"{key} keys need the Python package cryptography, version 47 or newer; "
                        "start it as ./qop, which installs it") from None
-    made = getattr(mldsa, ML_DSA[key]).generate()
-    (folder / f"{kind}.key").write_bytes(made.private_bytes(
+    private_key = getattr(mldsa, ML_DSA[key]).generate()
+    (folder / f"{kind}.key").write_bytes(private_key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption()))
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    request = x509.CertificateSigningRequestBuilder(subject).sign(made, None)
+    request = x509.CertificateSigningRequestBuilder(subject).sign(private_key, None)
     (folder / f"{kind}.csr").write_bytes(request.public_bytes(serialization.Encoding.PEM))
 
 
