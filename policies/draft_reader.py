@@ -43,6 +43,7 @@ from policies.vocabulary import (
     NOT_HERE,
     NOT_MEASURED,
     OFF_WORDS,
+    SECURITY,
     TRANSITION,
     VALUE_WORDS,
     WHY_NOT_HERE,
@@ -55,6 +56,7 @@ from policies.vocabulary import (
     find_token,
     fold_word,
     read_quantity,
+    read_seconds,
 )
 
 #: Layers whose keys have other names.
@@ -82,6 +84,10 @@ _PROPOSAL_PARTS = {"encryption": "encryption", "cipher": "encryption", "enc": "e
                    "integrity": "integrity", "hash": "integrity", "authalg": "integrity",
                    "prf": "prf", "dh": "group", "dhgroup": "group", "group": "group",
                    "pfs": "pfs", "pfsgroup": "pfs", "kex": "group", "keyexchangegroup": "group"}
+#: Names of a network's protection that people write as switches.
+_NAMED_SECURITY: Mapping[str, Fields] = {word: SECURITY[word] for word in (
+    "wpa2", "wpa3", "wpa3sae", "wpa2psk", "wpa2enterprise", "wpa3enterprise", "wpa3personal", "owe",
+    "enhancedopen", "suiteb192")}
 #: Keys that switch a way of roaming on.
 _ROAMING_SWITCHES = {"okc": "okc", "proactivekeycaching": "okc", "pkc": "okc", "pmksa": "pmksa",
                      "pmkcaching": "pmksa", "pmksacaching": "pmksa", "fils": "fils",
@@ -92,7 +98,14 @@ _HIDDEN = ("hidden", "hiddenssid", "ignorebroadcastssid", "hidessid")
 #: Keys for fast transition through the new access point itself, the opposite of ft_over_ds.
 _OVER_AIR = ("ftoverair", "ftovertheair", "overair", "overtheair", "fastroamingoverair",
              "80211roverair")
-_GROUP_REKEY = ("grouprekey", "groupkeyrekey", "groupkeyrenewal", "gtkrekey", "grouprekeytime")
+#: Standards for roams, with their fields.
+_HINTS: Mapping[str, Fields] = {
+    **dict.fromkeys(("80211r", "11r", "ft", "r"), {"link.roaming": "ft"}),
+    **dict.fromkeys(("80211k", "11k", "rrm", "k"), {"link.neighbor_report": 1}),
+    **dict.fromkeys(("80211v", "11v", "btm", "v"), {"link.bss_transition": 1})}
+_GROUP_REKEY = ("groupkeyupdate", "gtkrekeyinterval", "groupkeyinterval", "grouprekey", "groupkeyrekey", "groupkeyrenewal", "gtkrekey", "grouprekeytime")
+#: Fields whose unknown value may be a secret, and is not shown.
+_MAYBE_SECRET = ("keys", "passphrases", "preshared_key")
 _PASSPHRASES = ("passphrase", "wpapassphrase", "wpapsk", "psk", "key", "password")
 _PRESHARED_KEYS = ("presharedkey", "psk", "preshared", "secret")
 #: Fields that say that both ends have a pre-shared key, by layer.
@@ -125,6 +138,11 @@ _TLS_KEYS = frozenset((
         "domainmatch", "name", "cn", "servercn", "altsubjectmatch", "subjectmatch")),
     *(("server_domain", name) for name in ("domainsuffixmatch", "domain", "serverdomainmask")),
     ("revocation", "revocationcheck"), ("chain", "depth"), ("chain", "chainlength")))
+
+
+#: Those names that mean TLS in dot1x, too.
+_PLAIN_TLS_KEYS = ("curve", "curves", "ecdhcurve", "resumption", "sessionresumption", "keytype",
+                   "keysize")
 
 
 class Change(NamedTuple):
@@ -197,7 +215,8 @@ def _find_tls_candidates(block: str | None, folded: str) -> Iterator[str]:
             yield "dot1x.tls.key"
     elif block == "dot1x":
         yield from (f"dot1x.tls.{name}" for name in TlsSettings.model_fields
-                    if fold_word(name) == folded)
+                    if fold_word(name) == folded
+                    or ((name, folded) in _TLS_KEYS and folded in _PLAIN_TLS_KEYS))
 
 
 def show_allowed(name: str) -> str:
@@ -266,11 +285,17 @@ class DraftReader:
             self._note_key(path, f"{show_value(key)} belongs into layers", layer)
             self._imply_version(layer, key)
             self._read_layer(layer, value, path)
+        elif isinstance(value, list) and len(value) > 1 and all(
+                isinstance(each, dict) for each in value):
+            self.changes.append(Change(path, f"all but the first of {show_value(key)}",
+                                       frozenset(), reason="a policy has one network",
+                                       is_about_key=True, is_loss=True))
+            self._read_group(None, value[:1], path)
         elif isinstance(value, dict | list):
             self._note_key(path, f"{show_value(key)} is no key of a policy")
             self._read_group(None, value, path)
         else:
-            self._read_key(None, key, value, path)
+            self._read_or_leave(None, key, value, path)
 
     def _read_layers(self, value: Any, path: KeyPath = ("layers",)) -> None:
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
@@ -297,7 +322,7 @@ class DraftReader:
             self._note_key(path, f"{show_value(key)} is no layer")
             self._read_group(None, value, path)
         elif layer is None:
-            self._read_key(None, key, value, path)
+            self._read_or_leave(None, key, value, path)
         else:
             if layer != key:
                 self._note_key(path, f"{show_value(key)} is called {layer}", layer)
@@ -329,11 +354,11 @@ class DraftReader:
     def _read_layer(self, layer: str, value: Any, path: KeyPath) -> None:
         """Read the value of a key that names a layer."""
         is_own_place = path == ("layers", layer)
-        if layer not in MODELS or value is None or (is_own_place and self._is_off(value)):
+        if layer not in MODELS or value is None:
             self.other_layers[layer] = value
         elif self._is_off(value):
             self.add_error(path, f"{show_value(value)} switches {layer} off, as leaving it out "
-                           "does")
+                           "does", is_minor=is_own_place)
         elif isinstance(value, dict):
             self.other_layers.setdefault(layer, {})
             self._read_block(layer, value, path)
@@ -392,10 +417,32 @@ class DraftReader:
             if key == "options" and block in ("link", "dot1x"):
                 name = f"{block}.{key}"
                 self.said[name] = merge_options(self.said.get(name), each)
-            elif key in model.model_fields:
-                self._read_field(f"{block}.{key}", each, here)
             else:
-                self._read_key(block, key, each, here)
+                self._read_or_leave(block, key, each, here, is_own=key in model.model_fields)
+
+    def _read_or_leave(self, block: str | None, key: str, value: Any, path: KeyPath, *,
+                       is_own: bool = False) -> None:
+        """Read a key, and leave it out if its value has no meaning there.
+
+        `is_own` says that the block has a field of this name.
+        """
+        try:
+            if is_own:
+                self._read_field(f"{block}.{key}", value, path)
+            else:
+                self._read_key(block, key, value, path)
+        except NotUnderstoodError:
+            allowed = show_allowed(f"{block}.{key}") if is_own else ""
+            spot = self.document.spots.get(path)
+            shown = "this value" if key in _MAYBE_SECRET else show_value(
+                _join_words(value) if isinstance(value, list) else spot.text
+                if isinstance(value, bool) and spot else value)
+            # Without other mistakes, the loader's message says what belongs there.
+            self.add_error(
+                path, f"{key}: {shown} is no value of {key}" + (f" ({allowed})" if allowed else "")
+                if is_own else f"{show_value(key)} is {NOT_KNOWN}", *(
+                    [block.partition(".")[0]] if block else []), is_loss=True, is_minor=True,
+                is_about_key=not is_own)
 
     def _read_group(self, block: str | None, value: Any, path: KeyPath) -> None:
         """Read a block or list that a policy does not have, key by key."""
@@ -418,7 +465,7 @@ class DraftReader:
                     self.names.append(key)
                     self._read_group(block, each, here)
                 else:
-                    self._read_key(block, key, each, here)
+                    self._read_or_leave(block, key, each, here)
 
     def _read_field(self, name: str, value: Any, path: KeyPath, *, may_lack: bool = True) -> None:
         """Read a value of a key that policies have, too.
@@ -495,9 +542,12 @@ class DraftReader:
         own_layer, refusing = (block or "").partition(".")[0], ""
         for name in self._find_candidates(block, key):
             layer = name.partition(".")[0]
-            is_end = block == "ipsec" and name == LEFT_OUT + FROM_SCENARIO  # local or left
-            if isinstance(value, dict) and (is_end or not name.startswith(LEFT_OUT)):
-                layer = "ipsec" if is_end else layer
+            # local or left of IPsec, interface or peers of WireGuard
+            is_end = block in ("ipsec", "wireguard") and name == LEFT_OUT + FROM_SCENARIO
+            has_keys = isinstance(value, dict) or (is_end and isinstance(value, list) and all(
+                isinstance(each, dict) for each in value))
+            if has_keys and (is_end or not name.startswith(LEFT_OUT)):
+                layer = str(block) if is_end else layer
                 self._note_key(path, f"{show_value(key)} is no block of keys here", layer)
                 self._read_group(layer, value, path)
                 return
@@ -586,6 +636,11 @@ class DraftReader:
             return False
         return True
 
+    @staticmethod
+    def _describe_fields(fields: Fields) -> str:
+        """Return the fields that a word means, for a message."""
+        return ", ".join(f"{short_name(name)}: {value}" for name, value in fields.items())
+
     def _read_part(self, folded: str, value: Any, path: KeyPath) -> None:
         """Read the algorithms of one kind of an IPsec proposal. The first one is used."""
         words = [word for word in re.split(r"[\s,;]+", _join_words(value)) if word]
@@ -610,9 +665,19 @@ class DraftReader:
                 "ft_over_ds: 1"
             self._note_key(path, f"{show_value(key)} is {meant}", "link")
             self.implied |= {} if word in _TRUE else {"link.ft_over_ds": 1}
-        elif folded in _GROUP_REKEY and word.isdecimal():
+        elif folded in _GROUP_REKEY and (seconds := read_seconds(str(value))) is not None:
             self._note_key(path, f"{show_value(key)} is hostapd's option wpa_group_rekey", "link")
-            self._add_options("link.options", {"hostapd": {"wpa_group_rekey": int(word)}})
+            self._add_options("link.options", {"hostapd": {"wpa_group_rekey": seconds}})
+        elif folded in ("auth", "authalg", "authalgs", "authtype") and word in ("open",
+                                                                               "opensystem"):
+            self._note_key(path, f"{show_value(f'{key}: {value}')} is what is measured in any case")
+        elif folded == "dynamicvlan" and isinstance(value, list) and self._is_value(
+                "link.vlan", key, value, path):
+            pass
+        elif word in _TRUE and folded in _NAMED_SECURITY:
+            meant = _NAMED_SECURITY[folded]
+            self._note_key(path, f"{show_value(key)} is {self._describe_fields(meant)}", "link")
+            self._set_fields("link.keys", meant)
         else:
             return False
         return True
@@ -636,6 +701,11 @@ class DraftReader:
         elif (block or "").startswith("dot1x") and folded == "phase1" and isinstance(value, str) \
                 and self._read_phase1(value, path):
             pass
+        elif folded in ("reauthperiod", "reauthenticationperiod", "eapreauthperiod") \
+                and block == "dot1x" and (seconds := read_seconds(str(value))) is not None:
+            self._note_key(path, f"{show_value(key)} is hostapd's option eap_reauth_period",
+                           "dot1x")
+            self._add_options("dot1x.options", {"hostapd": {"eap_reauth_period": seconds}})
         elif folded in ("pskfile", "wpapskfile") and block in (None, "link"):
             self._note_key(path, f"{show_value(key)} is passphrases: by-device", "link")
             self.implied["link.passphrases"] = "by-device"
@@ -784,7 +854,7 @@ class DraftReader:
             joined = number
         if isinstance(joined, bool):  # as it is written: yes, on, true
             spot = self.document.spots.get(path)
-            written = repr(f"{key}: {spot.text}" if key else spot.text) if spot else str(joined)
+            written = repr(f"{key or path[-1]}: {spot.text}") if spot else str(joined)
         else:
             written = show_value(f"{key}: {joined}" if key else joined)
         if self._is_accepted(name, joined) and not isinstance(joined, bool):
@@ -852,6 +922,9 @@ class DraftReader:
         if lacking:
             self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", layer,
                            is_loss=True)
+        if not is_ike and any(re.search(r"ke\d_|ml-?kem", word) for word in meant):
+            self.add_error(path, "ML-KEM has no place in proposals of ESP, whose keys come of IKE's",
+                           layer, is_loss=True)
         names = list(dict.fromkeys(meant.values()))
         self._claim_field(name, names[0], path)
         if len(names) > 1:
@@ -965,10 +1038,12 @@ class DraftReader:
             self.add_error(path, f"{show_value(value)} is CCMP for stations that have it, and TKIP "
                            "for frames to all", "link")
             return {"link.cipher": "CCMP", "link.group_cipher": "TKIP"}
-        if name == "link.group" and len(words) > 1 and {*words} <= {"19", "20", "21"}:
+        meant = [(find_meaning("link.group", word) or {}).get("link.group") for word in words] \
+            if name == "link.group" else []
+        if len(meant) > 1 and None not in meant:
             self.add_error(path, f"{show_value(value)} is several groups, of which both ends use "
                            "one (group)", "link")
-            groups = [int(word) for word in dict.fromkeys(words)]
+            groups = list(dict.fromkeys(meant))
             return {"link.group": groups[0], "link.station_groups": groups,
                     "link.access_point_groups": [*groups]}
         if name == "link.vlan" and len(words) > 1 and all(
@@ -983,20 +1058,26 @@ class DraftReader:
             written = (self.document.data.get("layers"), self.said, self.translated)
             keys = "EAP" if "eap" in str(written) else "PSK"
             return {"link.akm": "sha256", "link.offered": [f"WPA-{keys}", f"WPA-{keys}-SHA256"]}
-        if name in _ONE_OF_A_NETWORK and path[-1] == short_name(name):
-            raise NotUnderstoodError  # its message says that one network has one of them
+        if name == "link.roaming" and len(words) > 1 and {*map(fold_word, words)} <= {*_HINTS}:
+            self.add_error(path, f"{show_value(value)} is fast transition, neighbor reports and "
+                           "BSS transition, each in a field of its own", "link")
+            return {each: meant for word in words for each, meant in _HINTS[fold_word(word)].items()}
         known = [fields for word in words if (fields := find_meaning(name, word)) is not None]
         if len(words) < 2 or len(known) < len(words):
             raise NotUnderstoodError
         best = max(known, key=lambda fields: fields.get(name) == "CCMP") \
             if name == "link.cipher" else known[0]
         layer = name.partition(".")[0]
+        # Without other mistakes, the loader's message says that one network has one of them.
         self.add_error(path, f"{show_value(value)} is several where a policy has one "
-                       f"({best.get(name)})", layer, is_loss=True)
+                       f"({best.get(name)})", layer, is_loss=True,
+                       is_minor=name in _ONE_OF_A_NETWORK and path[-1] == short_name(name))
         return best
 
     def _set_fields(self, name: str, fields: Fields) -> None:
         """Set the field for which a word was written, and other fields that the word implies."""
+        if "link.sae" in fields:
+            self.implied.setdefault("link.keys", "sae")
         for each, value in fields.items():
             if each == name:
                 self.translated[each] = value

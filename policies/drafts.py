@@ -51,13 +51,14 @@ from policies.vocabulary import (
     CREDENTIAL,
     FROM_MEDIUM,
     FROM_SCENARIO,
+    KEY_MANAGEMENTS,
     LAYER_NAMES,
     NOT_MEASURED,
     fold_word,
 )
 
 #: Characters of a corrected line; a longer one would hide what is wrong.
-_LONGEST_LINE = 420
+_LONGEST_LINE = 640
 #: Mistakes that a message describes; the corrected line has all of them.
 _DESCRIBED = 4
 #: Mistakes that a message describes if it names all that the corrected line lacks.
@@ -178,6 +179,7 @@ class _Corrector:
             self._complete_link(link, dot1x)
             if link.get("keys") == "eap" and not dot1x:
                 layers["dot1x"] = dot1x = {}
+            if dot1x is not None and "eap" not in dot1x and (dot1x or link.get("keys") == "eap"):
                 self._add_key(dot1x, "dot1x", "eap",
                               "TLS" if link.get("akm") == "suite-b-192" else "PEAP")
             if link.get("akm") == "suite-b-192" and dot1x and dot1x.get("eap") == "TLS":
@@ -198,6 +200,7 @@ class _Corrector:
 
     def _complete_link(self, link: dict[str, Any], dot1x: dict[str, Any] | None) -> None:
         is_wep = str(link.get("cipher")).startswith("WEP")
+        self._complete_suite(link)
         if "keys" not in link and "cipher" in link and not is_wep:
             self._add_key(link, "link", "keys", "eap" if dot1x else "psk")
         if link and "cipher" not in link:
@@ -216,6 +219,19 @@ class _Corrector:
                 ("layers", "link"), f"roaming: {link['roaming']} has a key management of its own, "
                 "without akm", "link", is_loss=True)
             del link["akm"]
+
+    def _complete_suite(self, link: dict[str, Any]) -> None:
+        """Replace values that contradict the 192-bit suite, if a word means this suite."""
+        if link.get("akm") != "suite-b-192" or "link.akm" in self.reader.said:
+            return
+        for name, value in KEY_MANAGEMENTS["WPA-EAP-SUITE-B-192"].items():
+            key = name.partition(".")[2]
+            if link.get(key) != value and not str(link.get(key)).endswith("-256"):
+                if name in self.reader.said:
+                    self.reader.add_error(
+                        ("layers", "link", key), f"{key}: {link[key]} is not of the 192-bit suite",
+                        "link", is_loss=True)
+                link[key] = value
 
     @staticmethod
     def _complete_mixture(link: dict[str, Any]) -> None:

@@ -100,6 +100,36 @@ MEANT: Mapping[str, dict[str, Any]] = {
                  "dot1x": {"eap": "PEAP", "inner": "TLS"}},
     "d22-roam": {"link": {**WPA2_PSK["link"], "roaming": "ft", "options": {"hostapd": {
         "wpa_group_rekey": 600, "ignore_broadcast_ssid": 1}}}},
+    # Files in the style of controllers and of other programs.
+    "d30-cloud-managed": {"link": {**WPA2_EAP, "akm": "sha256", "pmf": 2, "vlan": 30},
+                          "dot1x": {**PEAP, "accounting": 1}},
+    "d31-iwd-as-yaml": {"link": WPA2_EAP, "dot1x": {
+        "eap": "TTLS", "inner": "PAP", "identity": "anonymous",
+        "tls": {"realm": "uni.example", "server_name": "radius.uni.example"}}},
+    "d32-interface-and-peers": {"wireguard": {"mtu": 1280, "keepalive": 25, "preshared_key": 1}},
+    "d33-two-networks": {"link": WPA2_EAP, "dot1x": {"eap": "TLS"}},
+    "d34-switches": {"link": {"cipher": "CCMP", "keys": "sae", "sae": "h2e", "roaming": "ft"}},
+    "d35-nested-encryption": {"link": {
+        **WPA2_PSK["link"], "passphrases": "by-device", "vlan": 10, "further_vlans": [20]}},
+    "d36-security-profile": {"link": {
+        "cipher": "CCMP", "keys": "sae", "pmf": 1, "roaming": "ft", "ft_over_ds": 1,
+        "options": {"hostapd": {"wpa_group_rekey": 300}}}},
+    "d37-post-quantum": {
+        "link": {"cipher": "CCMP", "keys": "sae", "pmf": 2},
+        "ipsec": {"ike": 2, "ike_proposal": "aes256gcm16-prfsha384-curve25519-ke1_mlkem768",
+                  "esp_proposal": "aes256gcm16-curve25519"}},
+    "d38-roaming-standards": {"link": {
+        **WPA2_PSK["link"], "roaming": "ft", "neighbor_report": 1, "bss_transition": 1}},
+    "d39-group-names": {"link": {
+        "cipher": "CCMP", "keys": "sae", "pmf": 2, "group": 20, "station_groups": [20, 19],
+        "beacon_protection": 1, "ocv": 1, "options": {"hostapd": {"wpa_group_rekey": 3600}}}},
+    "d40-lists-everywhere": {
+        "link": {**WPA2_EAP, "pmf": 1, "roaming": "ft",
+                 "offered": ["FT-EAP", "WPA-EAP-SHA256", "WPA-EAP"]},
+        "dot1x": {**PEAP, "tls": {"server_name": "a.uni.example"}}},
+    "d41-numbers-of-methods": {
+        "link": {"cipher": "GCMP-256", "keys": "eap", "akm": "suite-b-192", "pmf": 2,
+                 "group_mgmt": "BIP-GMAC-256"}, "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}},
     # Lists of proposals, VLANs and groups; private passphrases; numbers in quotes.
     "d24-list-of-proposals": {"ipsec": {
         "ike": 2, "ike_proposal": "aes256-sha256-modp2048", "esp_proposal": "aes256-sha256",
@@ -464,13 +494,13 @@ NAMED_FIELDS += [
      "'grup' is not known; write link: {cipher: CCMP, keys: eap, akm: sha256}"),
     *[(f"link: {{cipher: CCMP, keys: {word}, roaming: 3}}\n  dot1x: {{eap: 5}}", said)
       for word, said in {
-          "WPA-EAP-SHA256": "is keys: eap, akm: sha256; write keys: eap and akm: sha256 (known",
-          "FT-EAP": "is keys: eap, roaming: ft; write keys: eap and roaming: ft (known",
+          "WPA-EAP-SHA256": "write layers: {link: {cipher: CCMP, keys: eap, akm: sha256}, dot1x: {",
+          "FT-EAP": "write layers: {link: {cipher: CCMP, keys: eap, roaming: ft}, dot1x: {",
           "WPA-PSK-SHA256": "is keys: psk, akm: sha256; write keys: psk and akm: sha256 (known",
-          "WPA-EAP-SUITE-B-192": "cipher: GCMP-256, akm: suite-b-192, group_mgmt: BIP-GMAC-256, "
-          "pmf: 2; write"}.items()],
+          "WPA-EAP-SUITE-B-192": "write layers: {link: {cipher: GCMP-256, keys: eap, pmf: 2, akm: "
+          "suite-b-192, group_mgmt: BIP-GMAC-256}, dot1x: {eap: TLS"}.items()],
     ("dot1x: {eap: PEAP/GTC}\n  link: {cipher: CCMP, keys: 3}",
-     "is eap: PEAP, inner: GTC; write eap: PEAP and inner: GTC (known"),
+     "write layers: {link: {cipher: CCMP, keys: eap}, dot1x: {eap: PEAP, inner: GTC}}"),
 ])
 def test_word_beside_an_unknown_one_has_its_whole_meaning(layers: str, said: str,
                                                           tmp_path: Path) -> None:
