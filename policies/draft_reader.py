@@ -9,7 +9,7 @@ policies/vocabulary.py, and collects the fields of a policy and the mistakes (`C
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -100,10 +100,11 @@ _OVER_AIR = ("ftoverair", "ftovertheair", "overair", "overtheair", "fastroamingo
              "80211roverair")
 #: Standards for roams, with their fields.
 _HINTS: Mapping[str, Fields] = {
-    **dict.fromkeys(("80211r", "11r", "ft", "r"), {"link.roaming": "ft"}),
-    **dict.fromkeys(("80211k", "11k", "rrm", "k"), {"link.neighbor_report": 1}),
-    **dict.fromkeys(("80211v", "11v", "btm", "v"), {"link.bss_transition": 1})}
-_GROUP_REKEY = ("groupkeyupdate", "gtkrekeyinterval", "groupkeyinterval", "grouprekey", "groupkeyrekey", "groupkeyrenewal", "gtkrekey", "grouprekeytime")
+    **{word: {"link.roaming": "ft"} for word in ("80211r", "11r", "ft", "r")},
+    **{word: {"link.neighbor_report": 1} for word in ("80211k", "11k", "rrm", "k")},
+    **{word: {"link.bss_transition": 1} for word in ("80211v", "11v", "btm", "v")}}
+_GROUP_REKEY = ("groupkeyupdate", "gtkrekeyinterval", "groupkeyinterval",
+                "grouprekey", "groupkeyrekey", "groupkeyrenewal", "gtkrekey", "grouprekeytime")
 #: Fields whose unknown value may be a secret, and is not shown.
 _MAYBE_SECRET = ("keys", "passphrases", "preshared_key")
 _PASSPHRASES = ("passphrase", "wpapassphrase", "wpapsk", "psk", "key", "password")
@@ -170,6 +171,12 @@ class NotUnderstoodError(Exception):
 def _join_words(value: Any) -> str:
     """Return a word, or the words of a list, as one text."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _find_all(name: str, words: Sequence[str]) -> list[Any]:
+    """Return the values of a field that several words mean, none if one has no meaning."""
+    meant = [(find_meaning(name, word) or {}).get(name) for word in words]
+    return list(dict.fromkeys(meant)) if len(meant) > 1 and None not in meant else []
 
 
 def list_proposals(value: Any) -> list[str]:
@@ -675,9 +682,9 @@ class DraftReader:
                 "link.vlan", key, value, path):
             pass
         elif word in _TRUE and folded in _NAMED_SECURITY:
-            meant = _NAMED_SECURITY[folded]
-            self._note_key(path, f"{show_value(key)} is {self._describe_fields(meant)}", "link")
-            self._set_fields("link.keys", meant)
+            security = _NAMED_SECURITY[folded]
+            self._note_key(path, f"{show_value(key)} is {self._describe_fields(security)}", "link")
+            self._set_fields("link.keys", security)
         else:
             return False
         return True
@@ -844,20 +851,10 @@ class DraftReader:
             NotUnderstoodError: The value has no meaning.
         """
         layer = name.partition(".")[0]
+        joined, written = self._join_value(name, value, path, key)
         if name in LISTS:
             self._read_list(name, value, path, key=key)
-            return
-        joined = " ".join(map(str, value)) if isinstance(value, list) else value
-        number = read_quantity(joined) if isinstance(joined, str) else None
-        if number is not None and not self._is_accepted(name, joined) \
-                and self._is_accepted(name, number):
-            joined = number
-        if isinstance(joined, bool):  # as it is written: yes, on, true
-            spot = self.document.spots.get(path)
-            written = repr(f"{key or path[-1]}: {spot.text}") if spot else str(joined)
-        else:
-            written = show_value(f"{key}: {joined}" if key else joined)
-        if self._is_accepted(name, joined) and not isinstance(joined, bool):
+        elif self._is_accepted(name, joined) and not isinstance(joined, bool):
             self._claim_field(name, joined, path)
             is_elsewhere = len(path) > 1 and path[1] in MODELS and path[1] != layer
             called = f"{short_name(name)} of {layer}" if is_elsewhere else short_name(name)
@@ -889,6 +886,21 @@ class DraftReader:
         else:
             self._set_fields(name, self._find_several(name, joined, path))
 
+    def _join_value(self, name: str, value: Any, path: KeyPath, key: str) -> tuple[Any, str]:
+        """Return the value as one text or number, and its description for messages.
+
+        The arguments are those of `_read_value`.
+        """
+        joined = " ".join(map(str, value)) if isinstance(value, list) else value
+        number = read_quantity(joined) if isinstance(joined, str) else None
+        if number is not None and not self._is_accepted(name, joined) \
+                and self._is_accepted(name, number):
+            joined = number
+        if isinstance(joined, bool):  # as it is written: yes, on, true
+            spot = self.document.spots.get(path)
+            return joined, repr(f"{key or path[-1]}: {spot.text}") if spot else str(joined)
+        return joined, show_value(f"{key}: {joined}" if key else joined)
+
     def _read_proposals(self, name: str, value: Any, path: KeyPath) -> bool:
         """Read several proposals, which both ends get. Return whether there are several.
 
@@ -902,29 +914,16 @@ class DraftReader:
         meant = {word: proposal for word in words
                  if (proposal := find_proposal(word, is_ike=is_ike)) is not None}
         shown, lacking = _join_words(words), [word for word in words if word not in meant]
-        if not words:
+        if not words or (meant and len(words) < 2 and not isinstance(value, list | dict)):
             return False
-        if not meant and lacking:  # so that the policy has one in any case
-            meant = {word: proposal for word in lacking[:1]
-                     if (proposal := find_nearest_proposal(word, is_ike=is_ike)) is not None}
-            if not meant:
-                return False
-            [[word, instead]] = meant.items()
-            # Without other mistakes, the loader's message says which keywords are known.
-            self.add_error(path, f"{show_value(word)} is {NOT_MEASURED} ({instead} is)", layer,
-                           is_loss=True, is_minor=path[-1] == short_name(name))
-            if not lacking[1:]:
-                self._claim_field(name, instead, path)
-                return True
-            lacking = lacking[1:]
-        elif len(words) < 2 and not isinstance(value, list | dict):
-            return False
+        if not meant:
+            return self._take_nearest(name, words, path)
         if lacking:
             self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", layer,
                            is_loss=True)
         if not is_ike and any(re.search(r"ke\d_|ml-?kem", word) for word in meant):
-            self.add_error(path, "ML-KEM has no place in proposals of ESP, whose keys come of IKE's",
-                           layer, is_loss=True)
+            self.add_error(path, "ML-KEM has no place in proposals of ESP, whose keys come of "
+                           "IKE's", layer, is_loss=True)
         names = list(dict.fromkeys(meant.values()))
         self._claim_field(name, names[0], path)
         if len(names) > 1:
@@ -936,6 +935,20 @@ class DraftReader:
             self.add_error(path, f"{show_value(shown)} is {short_name(name)}, one proposal", layer)
         elif not lacking:
             self.add_error(path, f"{show_value(shown)} is {names[0]}", layer)
+        return True
+
+    def _take_nearest(self, name: str, words: Sequence[str], path: KeyPath) -> bool:
+        """Set the proposal most similar to one that is not measured. Return whether there is one.
+
+        So the policy has a proposal in any case.
+        """
+        instead = find_nearest_proposal(words[0], is_ike=name == "ipsec.ike_proposal")
+        if instead is None:
+            return False
+        # Without other mistakes, the loader's message says which keywords are known.
+        self.add_error(path, f"{show_value(', '.join(words))} is {NOT_MEASURED} ({instead} is)",
+                       "ipsec", is_loss=True, is_minor=path[-1] == short_name(name))
+        self._claim_field(name, instead, path)
         return True
 
     def _read_list(self, name: str, value: Any, path: KeyPath, *, key: str = "") -> None:
@@ -1030,38 +1043,8 @@ class DraftReader:
     def _find_several(self, name: str, value: Any, path: KeyPath) -> Fields:
         """Return the meaning of the first of several words, or of a misspelt word."""
         words = [word for word in re.split(r"[\s,;+/|]+", str(value)) if word]
-        if name == "link.keys" and (mixture := find_mixture(words)) is not None:
-            self.add_error(path, f"{show_value(value)} is several key managements, of which the "
-                           "station uses one (keys)", "link")
-            return mixture
-        if name == "link.cipher" and {*map(fold_word, words)} in _OLD_AND_NEW:
-            self.add_error(path, f"{show_value(value)} is CCMP for stations that have it, and TKIP "
-                           "for frames to all", "link")
-            return {"link.cipher": "CCMP", "link.group_cipher": "TKIP"}
-        meant = [(find_meaning("link.group", word) or {}).get("link.group") for word in words] \
-            if name == "link.group" else []
-        if len(meant) > 1 and None not in meant:
-            self.add_error(path, f"{show_value(value)} is several groups, of which both ends use "
-                           "one (group)", "link")
-            groups = list(dict.fromkeys(meant))
-            return {"link.group": groups[0], "link.station_groups": groups,
-                    "link.access_point_groups": [*groups]}
-        if name == "link.vlan" and len(words) > 1 and all(
-                word.isdecimal() and self._is_accepted(name, int(word)) for word in words):
-            self.add_error(path, f"{show_value(value)} is vlan of the first station, and "
-                           "further_vlans of the others", "link")
-            first, *others = dict.fromkeys(map(int, words))
-            return {"link.vlan": first, **({"link.further_vlans": others} if others else {})}
-        if name == "link.akm" and {*map(fold_word, words)} == {"sha1", "sha256"}:
-            self.add_error(path, f"{show_value(value)} is two key managements, of which the "
-                           "station uses one (akm)", "link")
-            written = (self.document.data.get("layers"), self.said, self.translated)
-            keys = "EAP" if "eap" in str(written) else "PSK"
-            return {"link.akm": "sha256", "link.offered": [f"WPA-{keys}", f"WPA-{keys}-SHA256"]}
-        if name == "link.roaming" and len(words) > 1 and {*map(fold_word, words)} <= {*_HINTS}:
-            self.add_error(path, f"{show_value(value)} is fast transition, neighbor reports and "
-                           "BSS transition, each in a field of its own", "link")
-            return {each: meant for word in words for each, meant in _HINTS[fold_word(word)].items()}
+        if (fields := self._find_combined(name, words, value, path)) is not None:
+            return fields
         known = [fields for word in words if (fields := find_meaning(name, word)) is not None]
         if len(words) < 2 or len(known) < len(words):
             raise NotUnderstoodError
@@ -1073,6 +1056,39 @@ class DraftReader:
                        f"({best.get(name)})", layer, is_loss=True,
                        is_minor=name in _ONE_OF_A_NETWORK and path[-1] == short_name(name))
         return best
+
+    def _find_combined(self, name: str, words: Sequence[str], value: Any,
+                       path: KeyPath) -> Fields | None:
+        """Return the fields that several words mean together, None if they do not go together."""
+        fields: Fields | None = None
+        what, folded = "", {*map(fold_word, words)}
+        if name == "link.keys" and (mixture := find_mixture(words)) is not None:
+            fields, what = mixture, ("several key managements, of which the station uses one "
+                                     "(keys)")
+        elif name == "link.cipher" and folded in _OLD_AND_NEW:
+            fields = {"link.cipher": "CCMP", "link.group_cipher": "TKIP"}
+            what = "CCMP for stations that have it, and TKIP for frames to all"
+        elif name == "link.group" and (groups := _find_all(name, words)):
+            fields = {"link.group": groups[0], "link.station_groups": groups,
+                      "link.access_point_groups": [*groups]}
+            what = "several groups, of which both ends use one (group)"
+        elif name == "link.vlan" and len(words) > 1 and all(
+                word.isdecimal() and self._is_accepted(name, int(word)) for word in words):
+            first, *others = dict.fromkeys(map(int, words))
+            fields = {"link.vlan": first, **({"link.further_vlans": others} if others else {})}
+            what = "vlan of the first station, and further_vlans of the others"
+        elif name == "link.akm" and folded == {"sha1", "sha256"}:
+            written = (self.document.data.get("layers"), self.said, self.translated)
+            keys = "EAP" if "eap" in str(written) else "PSK"
+            fields = {"link.akm": "sha256", "link.offered": [f"WPA-{keys}", f"WPA-{keys}-SHA256"]}
+            what = "two key managements, of which the station uses one (akm)"
+        elif name == "link.roaming" and len(words) > 1 and folded <= {*_HINTS}:
+            fields = {each: meant for word in folded for each, meant in _HINTS[word].items()}
+            what = ("fast transition, neighbor reports and BSS transition, each in a field of its "
+                    "own")
+        if fields is not None:
+            self.add_error(path, f"{show_value(value)} is {what}", "link")
+        return fields
 
     def _set_fields(self, name: str, fields: Fields) -> None:
         """Set the field for which a word was written, and other fields that the word implies."""
@@ -1126,7 +1142,8 @@ class DraftReader:
 
         The other arguments are fields of `Change`.
         """
-        own = {part for part in path[1:2] if layers and path[0] == "layers" and len(path) > 2}
+        own = {str(part) for part in path[1:2]
+               if layers and path[0] == "layers" and len(path) > 2}
         self.changes.append(Change(path, text, frozenset({*layers, *(own & {*MODELS})}),
                                    is_about_key=is_about_key,
                                    is_minor=is_minor, is_loss=is_loss))

@@ -373,8 +373,8 @@ class Layers(UpperLayers):
             return self
         tls = self.dot1x.tls
         if tls is None or tls.key not in SUITE_KEYS or tls.version == "1.3":
-            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or "
-                             "of RSA with 3072 bits or more", "write tls: {key: p-384}, without "
+            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, "
+                             "or of RSA with 3072 bits or more", "write tls: {key: p-384}, without "
                              "version", ("dot1x", "tls" if tls else "eap"), ("link", "akm"))
         if tls.station_key and tls.station_key not in SUITE_KEYS:
             raise make_fault(f"the 192-bit suite has no certificates with {tls.station_key}",

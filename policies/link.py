@@ -445,8 +445,8 @@ class LinkLayer(SparseLayer):
             cause = "sae" if self.sae else "sae_pwe and sae_password_id"
             raise make_fault("a station of hash to element joins no access point without it, so "
                              f"that it does not use {without[0]}",
-                             f"leave {without[0]} out of accepted, or leave out {cause}", ("accepted",),
-                             place)
+                             f"leave {without[0]} out of accepted, or leave out {cause}",
+                             ("accepted",), place)
 
     def _check_preference(self, key_management: str | None) -> None:
         """Refuse a station that would use another key management than that of `keys`."""

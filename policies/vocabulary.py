@@ -183,7 +183,8 @@ _EAP_WORDS: dict[str, Fields] = {
        for prefix in ("", "eap-")},
     **fold_keys({
         "peapv1-gtc peap1-gtc peapv1-eap-gtc": {"dot1x.eap": "PEAP", "dot1x.inner": "GTC"},
-        "peapv0-mschapv2 peap0-mschapv2 peapv0 peap-v0 ms-peap microsoft-peap peapv0-eap-mschapv2 peap0 peap-eap-mschapv2 "
+        "peapv0-mschapv2 peap0-mschapv2 peapv0 peap-v0 ms-peap microsoft-peap "
+        "peapv0-eap-mschapv2 peap0 peap-eap-mschapv2 "
         "eap-peapv0": {"dot1x.eap": "PEAP", "dot1x.inner": "MSCHAPV2"},
         "md5-challenge eap-md5-challenge": {"dot1x.eap": "MD5"},
         "aka-prime eap-aka-prime": {"dot1x.eap": "AKA'"},
@@ -450,8 +451,8 @@ _CREDENTIAL_KEYS = (
     "radius-secret auth-secret auth-server-shared-secret preshared-key pre-shared-key private-key "
     "public-key private-key-passwd private-key-password client-cert client-certificate client-key "
     "ca-cert ca-certificate ca-certs ca ca-path server-cert server-key wep-key wep-key0 wep-key1 "
-    "imsi milenage sim-pin pin wep-key2 wep-key3 cak mka-cak ckn mka-ckn user username login leftcert rightcert certs cert "
-    "id-file eap-id xauth-id r0kh r1kh raw-psk")
+    "imsi milenage sim-pin pin wep-key2 wep-key3 cak mka-cak ckn mka-ckn user username login "
+    "leftcert rightcert certs cert id-file eap-id xauth-id r0kh r1kh raw-psk")
 _UNMEASURED_KEYS = (
     "post-up post-down pre-up pre-down save-config dpd-action dpd-timeout "
     "rekey rekey-time reauth-time life-time lifetime ike-lifetime encap fragmentation start-action "
@@ -498,7 +499,8 @@ _LINK_KEYS = fold_keys({
     "security-type security-mode encryption protection wpa-mode mode type akms akm-suites "
     "key-source authentication-types authentication-type method wpa-encryption": "link.keys",
     "client-pmf sta-pmf client-mfp sta-mfp station-mfp client-ieee80211w": "link.station_pmf",
-    "ap-pmf ap-mfp management-protection ieee80211w 802.11w 11w mfp management-frame-protection protected-management-frames "
+    "ap-pmf ap-mfp management-protection ieee80211w 802.11w 11w mfp "
+    "management-frame-protection protected-management-frames "
     "pmf-required": "link.pmf",
     "ieee80211r 802.11r 11r ft fast-transition fast-roaming fast-bss-transition roam handover "
     "handoff fbt": "link.roaming",
@@ -523,9 +525,10 @@ _LINK_KEYS = fold_keys({
     "wpa wpa-version proto protocol version rsn": LEFT_OUT + "it follows from cipher and keys",
 })
 _DOT1X_KEYS = fold_keys({
-    "methods allowed-methods eap eap-method eap-type eap-methods method outer outer-method outer-auth outer-authentication "
-    "eap-outer type authentication auth": "dot1x.eap",
-    "eap-ttls-phase2-method eap-peap-phase2-method phase2 phase2-auth phase2-autheap phase2-method inner-auth inner-method inner-authentication "
+    "methods allowed-methods eap eap-method eap-type eap-methods method outer outer-method "
+    "outer-auth outer-authentication eap-outer type authentication auth": "dot1x.eap",
+    "eap-ttls-phase2-method eap-peap-phase2-method phase2 phase2-auth phase2-autheap "
+    "phase2-method inner-auth inner-method inner-authentication "
     "phase-2 innerauth inner-eap auth-inner tunneled tunnelled": "dot1x.inner",
     "anonymous-identity outer-identity anonymous anonymous-id eap-identity": "dot1x.identity",
     "radsec radius-transport radius-protocol radius-tls": "dot1x.transport",
@@ -678,10 +681,11 @@ def find_nearest_proposal(text: str, *, is_ike: bool) -> str | None:
     # The largest group of the same kind, in place of a larger one.
     group = "modp4096" if "modp" in text.casefold() else "ecp384"
     has_group = is_ike or "group" in known or bool(re.search(r"modp|ecp|curve|x448", text))
-    words = [known.get("encryption", "aes256"), known.get("integrity", "sha256"),
-             *([known.get("prf", "")] if "prf" in known and known.get("encryption") in AEADS
-               else []), *([known.get("group", group)] if has_group else [])]
-    return find_proposal("-".join(words), is_ike=is_ike)
+    encryption = known.get("encryption") or "aes256"
+    words = [encryption, known.get("integrity") or "sha256",
+             *([known["prf"]] if "prf" in known and encryption in AEADS else []),
+             *([known.get("group", group)] if has_group else [])]
+    return find_proposal("-".join(map(str, words)), is_ike=is_ike)
 
 
 def split_proposal(text: str, *, skips_unknown: bool = False) -> dict[str, str] | None:
