@@ -108,6 +108,10 @@ _GROUP_REKEY = ("groupkeyupdate", "gtkrekeyinterval", "groupkeyinterval",
 #: Fields whose unknown value may be a secret, and is not shown.
 _MAYBE_SECRET = ("keys", "passphrases", "preshared_key")
 _PASSPHRASES = ("passphrase", "wpapassphrase", "wpapsk", "psk", "key", "password")
+#: Keys with the time of a field, in a block of that field's name.
+_PERIODS = ("delay", "interval", "period", "seconds", "every")
+#: Keys with the kind of a certificate's key, in a block about certificates.
+_KINDS_OF_KEYS = ("type", "kind", "key", "keytype", "algorithm", "curve", "size", "bits", "keysize")
 _PRESHARED_KEYS = ("presharedkey", "psk", "preshared", "secret")
 #: Fields that say that both ends have a pre-shared key, by layer.
 _HAVING_PRESHARED_KEYS: Mapping[str, tuple[str, int | str]] = {
@@ -130,7 +134,8 @@ _WIRE_MODES = {**dict.fromkeys((
 _CAK_CONFIGURED = ("psk", "static", "cak", "presharedkey", "preshared", "mka", "mkapsk")
 #: Other names of keys in dot1x.tls.
 _TLS_KEYS = frozenset((
-    ("version", "minversion"), ("version", "maxversion"), ("version", "protocol"),
+    ("version", "versions"), ("version", "minversion"), ("version", "maxversion"),
+    ("version", "protocol"),
     ("key", "keytype"), ("key", "certificate"), ("key", "keysize"), ("key", "cert"),
     ("group", "curve"), ("group", "curves"), ("group", "groups"), ("group", "ecdhcurve"),
     ("fragment_bytes", "fragmentsize"), ("fragment_bytes", "fragment"),
@@ -346,7 +351,8 @@ class DraftReader:
         if key in Layers.model_fields:
             return key
         layer = LAYER_NAMES.get(fold_word(key))
-        if layer == "ipsec" and fold_word(value) in ("wireguard", "wg"):
+        kind = value.get("type", value.get("protocol")) if isinstance(value, dict) else value
+        if layer == "ipsec" and fold_word(kind) in ("wireguard", "wg"):
             return "wireguard"
         if layer is not None:
             return layer if isinstance(value, dict) or not self.is_known_key(key) else None
@@ -494,6 +500,7 @@ class DraftReader:
             pass
         elif isinstance(value, dict):
             self.add_error(path, f"{path[-1]} has one value", layer)
+            value = self._take_period(name, value, path)
             if name == "dot1x.accounting":
                 self.implied[name] = 1
             self._read_group(layer, value, path)
@@ -505,6 +512,13 @@ class DraftReader:
             except NotUnderstoodError:
                 if not may_lack or not self._leave_value(name, value, path):
                     raise
+
+    def _take_period(self, name: str, value: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+        """Read the time of a field that stands in a block, and return the rest of the block."""
+        key = next((key for key in value if fold_word(key) in _PERIODS), None)
+        if key is None or not self._is_value(name, key, value[key], (*path, key)):
+            return value
+        return {other: each for other, each in value.items() if other != key}
 
     def _read_other_meaning(self, name: str, value: Any, path: KeyPath) -> bool:
         """Read a field's value that belongs to another field, or has another type.
@@ -705,6 +719,9 @@ class DraftReader:
                                        is_loss=True))
             if word == "revoked":
                 self.implied.setdefault("dot1x.tls.revocation", "crl")
+        elif (block or "").startswith("dot1x") and isinstance(value, dict) and folded in (
+                "certificate", "certificates", "cert", "certs"):
+            self._read_certificates(value, path)
         elif (block or "").startswith("dot1x") and folded == "phase1" and isinstance(value, str) \
                 and self._read_phase1(value, path):
             pass
@@ -723,6 +740,20 @@ class DraftReader:
         else:
             return False
         return True
+
+    def _read_certificates(self, value: Mapping[str, Any], path: KeyPath) -> None:
+        """Read a block about certificates: the kind of their keys, and settings of TLS."""
+        self._note_key(path, f"{show_value(str(path[-1]))} is no block of keys here", "dot1x")
+        for key, each in value.items():
+            here, state = (*path, key), CERTIFICATE_STATES.get(fold_word(key))
+            if state and fold_word(each) in _TRUE:
+                self.changes.append(Change(here, str(key), frozenset({"dot1x"}), reason=state,
+                                           is_about_key=True, is_loss=True))
+            elif state and fold_word(each) in _FALSE:
+                self._note_key(here, f"{show_value(key)} is off in any case", "dot1x")
+            elif fold_word(key) not in _KINDS_OF_KEYS or not self._is_value(
+                    "dot1x.tls.key", key, each, here):
+                self._read_or_leave("dot1x.tls", key, each, here)
 
     def _read_phase1(self, value: str, path: KeyPath) -> bool:
         """Read the versions of TLS in wpa_supplicant's phase1. Return whether it has one."""

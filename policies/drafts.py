@@ -207,6 +207,9 @@ class _Corrector:
             self._add_key(link, "link", "cipher", "CCMP")
         if link.get("keys") in EXCHANGED and not link.get("pmf"):
             self._add_key(link, "link", "pmf", 2)
+        has_sae = {"SAE", "FT-SAE"} & {*map(str, link.get("offered") or ())}
+        if has_sae and not link.get("pmf") and "link.pmf" not in self.reader.said:
+            self._add_key(link, "link", "pmf", 1)
         if dot1x and "eap" in dot1x and "link.keys" not in {**self.reader.said,
                                                             **self.reader.translated}:
             link["keys"] = "eap" if not is_wep else link.get("keys", "eap")
@@ -252,7 +255,7 @@ class _Corrector:
             tokens = ike.split("-")
             self._add_key(ipsec, "ipsec", "esp_proposal", "-".join(
                 tokens[:1 if "-prf" in ike else 2]))
-        if ipsec["ike"] == 2 and not {"mobike", "mode"} & {*ipsec} and (
+        if ipsec["ike"] == 2 and "mobike" not in ipsec and ipsec.get("mode") != "transport" and (
                 needing := [name for name in ("dpd", "keepalive") if ipsec.get(name)]):
             self._add_key(ipsec, "ipsec", "mobike", 1)
             path = next((path for path in self.document.spots if "layers" in path

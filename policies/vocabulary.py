@@ -308,8 +308,8 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "new-connection no false off"}),
     "wire.macsec": {**_make_words("wire.macsec", {
         "GCM-AES-128": "gcm aes-128 aes-gcm-128 gcm-128 aes-128-gcm gcmp-128 802.1ae macsec "
-        "yes true on enabled 1", "GCM-AES-256": "gcm-256 aes-256 aes-gcm-256 aes-256-gcm "
-        "gcmp-256"})},
+        "macsec-128 yes true on enabled 1",
+        "GCM-AES-256": "macsec-256 gcm-256 aes-256 aes-gcm-256 aes-256-gcm gcmp-256"})},
     "wire.encrypts": _make_switch("wire.encrypts"),
 }
 #: Words that other programs have and no policy can say, with what is measured in their place.
@@ -566,6 +566,7 @@ _IPSEC_KEYS = fold_keys({
         "ipsec.keepalive",
 })
 _WIREGUARD_KEYS = fold_keys({
+    "type protocol kind": LEFT_OUT + "the name of the layer says it",
     "roaming roam": "wireguard.roams", "auth": "wireguard.authentication",
     "mtu": "wireguard.mtu",
     "keepalive persistent-keepalive keepalive-interval persistent-keepalive-interval":

@@ -424,6 +424,17 @@ NAMED_FIELDS += [
     ("ipsec: {ike: 2, encryption: [aes256, aes128], integrity: sha256, dh: [ecp256, modp2048]}",
      "encryption: aes128 and dh: modp2048 are left out: a proposal has one algorithm of a kind",
      {"ipsec": {"ike_proposal": "aes256-sha256-ecp256"}}),
+    ("link: {keys: wpa2-psk, offered: [wpa2, wpa3]}", "'wpa2 wpa3' is WPA-PSK, SAE",
+     {"link": {"keys": "psk", "pmf": 1, "offered": ["WPA-PSK", "SAE"]}}),
+    # Blocks in place of values.
+    (IKE.replace("mobike: 1, ", "") + "ike_proposal: aes128-sha256-ecp256, mode: tunnel, "
+     "dpd: {delay: 30, action: restart}}", "dpd is measured behind a router with NAT, so mobike",
+     {"ipsec": {"dpd": 30, "mobike": 1, "mode": "tunnel"}}),
+    ("tunnel: {type: wireguard, mtu: '1400'}", "'tunnel' is called wireguard",
+     {"wireguard": {"mtu": 1400}}),
+    ("wire: MACsec-256", "write wire: {macsec: GCM-AES-256}", {"wire": {"macsec": "GCM-AES-256"}}),
+    (EAP_TLS + "certificate: {type: ecdsa, curve: p384, expired: false}}",
+     "'certificate' is no block of keys here", {"dot1x": {"tls": {"key": "p-384"}}}),
     # What other components or faults have.
     (EAP_TLS + "certificate: expired}", "--fault expired-certificate, expired-server-certificate",
      {"dot1x": {"eap": "TLS"}}),
