@@ -26,6 +26,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -255,14 +256,23 @@ class _Corrector:
             tokens = ike.split("-")
             self._add_key(ipsec, "ipsec", "esp_proposal", "-".join(
                 tokens[:1 if "-prf" in ike else 2]))
-        if ipsec["ike"] == 2 and "mobike" not in ipsec and ipsec.get("mode") != "transport" and (
-                needing := [name for name in ("dpd", "keepalive") if ipsec.get(name)]):
-            self._add_key(ipsec, "ipsec", "mobike", 1)
-            path = next((path for path in self.document.spots if "layers" in path
-                         and fold_word(path[-1]).startswith(needing[0])), ("layers", "ipsec"))
-            self.reader.add_error(
-                path, f"{needing[0]} is measured behind a router with "
-                "NAT, so mobike: 1 is added", "ipsec", is_minor=True)
+        for name in ("dpd", "keepalive"):
+            if ipsec.get(name) and not ipsec.get("mobike"):
+                self._leave_nat(ipsec, name)
+
+    def _leave_nat(self, ipsec: dict[str, Any], name: str) -> None:
+        """Leave out what keeps a tunnel alive behind a router with NAT, which few scenarios have.
+
+        With MOBIKE, without which it is not measured, packets would also move in another way.
+        """
+        seconds = ipsec.pop(name)
+        claimed = (path for field, _, path in self.reader.claims if field == f"ipsec.{name}")
+        written = (path for path in self.document.spots if path[-1:] == (name,))
+        path = next(chain(claimed, written), ("layers", "ipsec", name))
+        self.changes.append(Change(
+            path, show_value(str(path[-1])), frozenset({"ipsec"}), reason="it is measured behind a "
+            f"router with NAT, and a policy for that has mobike: 1 and {name}: {seconds}",
+            is_about_key=True, is_loss=True))
 
     def _add_key(self, block: dict[str, Any], layer: str, key: str, value: Any) -> None:
         self.reader.note_added(("layers", layer, key), key, layer)

@@ -195,8 +195,8 @@ class IpsecLayer(SparseLayer):
                                  f"{other}", f"leave out {field}", (field,), ("mobike",))
             if getattr(self, field) and not self.mobike:
                 raise make_fault(f"{field} is measured behind a router with NAT, and mobike is "
-                                 "needed to get there", f"write mobike: 1, or leave out {field}",
-                                 (field,), ("mobike",))
+                                 "needed to get there", f"leave out {field}, or write mobike: 1 "
+                                 "for a scenario with nat", (field,), ("mobike",))
         if self.dpd and self.keepalive and self.dpd <= self.keepalive:
             raise make_fault(f"dpd: {self.dpd} sends before keepalive: {self.keepalive} is over",
                              "write a shorter keepalive, or leave it out", ("keepalive",),
