@@ -17,6 +17,37 @@ from pydantic import BaseModel, ValidationError
 
 from documents.yaml_reader import KeyPath, YamlDocument
 from policies.dot1x import Dot1xLayer, TlsSettings
+from policies.draft_words import (
+    CAK_CONFIGURED,
+    CAK_FROM_EAP,
+    CAK_SOURCES,
+    FALSE,
+    GROUP_REKEY,
+    HAVING_PRESHARED_KEYS,
+    HIDDEN,
+    HINTS,
+    KINDS_OF_KEYS,
+    LISTS,
+    MAYBE_SECRET,
+    NAMED_SECURITY,
+    OLD_AND_NEW,
+    ONE_OF_A_NETWORK,
+    OVER_AIR,
+    PASSPHRASES,
+    PERIODS,
+    PLAIN_TLS_KEYS,
+    PRESHARED_KEYS,
+    PROPOSAL_PARTS,
+    PROPOSALS,
+    REVOCATIONS,
+    ROAMING_SWITCHES,
+    TLS_KEYS,
+    TRUE,
+    WIRE_MODES,
+    find_all,
+    join_words,
+    list_proposals,
+)
 from policies.errors import show_value, suggest_word
 from policies.layers import (
     IpsecLayer,
@@ -43,7 +74,6 @@ from policies.vocabulary import (
     NOT_HERE,
     NOT_MEASURED,
     OFF_WORDS,
-    SECURITY,
     TRANSITION,
     VALUE_WORDS,
     WHY_NOT_HERE,
@@ -68,89 +98,6 @@ ROOT_KEYS = ("id", "name", "layers", "extends")
 #: Why a key is left out that no table knows.
 NOT_KNOWN = "not known"
 _BLOCKS: Mapping[str, type[BaseModel]] = {**MODELS, "dot1x.tls": TlsSettings}
-#: Fields of which a network has one here; several words have a message of their own.
-_ONE_OF_A_NETWORK = ("link.keys", "link.cipher", "link.group", "link.akm")
-#: Fields with a proposal. Lists of several are fields of their own.
-_PROPOSALS = ("ipsec.ike_proposal", "ipsec.esp_proposal")
-#: Fields with a list, and the field for which a word in the list may be written elsewhere.
-LISTS: Mapping[str, str] = {
-    "link.offered": "link.offered", "link.accepted": "link.accepted",
-    "link.station_groups": "link.group", "link.access_point_groups": "link.group",
-    "link.further_vlans": "link.vlan",
-    **{f"ipsec.{kind}_{end}": f"ipsec.{kind}_proposal" for kind in ("ike", "esp")
-       for end in ("offered", "accepted")}}
-#: Keys that a proposal is written of, part by part.
-_PROPOSAL_PARTS = {"encryption": "encryption", "cipher": "encryption", "enc": "encryption",
-                   "integrity": "integrity", "hash": "integrity", "authalg": "integrity",
-                   "prf": "prf", "dh": "group", "dhgroup": "group", "group": "group",
-                   "pfs": "pfs", "pfsgroup": "pfs", "kex": "group", "keyexchangegroup": "group"}
-#: Names of a network's protection that people write as switches.
-_NAMED_SECURITY: Mapping[str, Fields] = {word: SECURITY[word] for word in (
-    "wpa2", "wpa3", "wpa3sae", "wpa2psk", "wpa2enterprise", "wpa3enterprise", "wpa3personal", "owe",
-    "enhancedopen", "suiteb192")}
-#: Keys that switch a way of roaming on.
-_ROAMING_SWITCHES = {"okc": "okc", "proactivekeycaching": "okc", "pkc": "okc", "pmksa": "pmksa",
-                     "pmkcaching": "pmksa", "pmksacaching": "pmksa", "fils": "fils",
-                     "80211ai": "fils"}
-#: Ciphers of a network for stations with and without CCMP.
-_OLD_AND_NEW = ({"tkip", "ccmp"}, {"tkip", "aes"})
-_HIDDEN = ("hidden", "hiddenssid", "ignorebroadcastssid", "hidessid")
-#: Keys for fast transition through the new access point itself, the opposite of ft_over_ds.
-_OVER_AIR = ("ftoverair", "ftovertheair", "overair", "overtheair", "fastroamingoverair",
-             "80211roverair")
-#: Standards for roams, with their fields.
-_HINTS: Mapping[str, Fields] = {
-    **{word: {"link.roaming": "ft"} for word in ("80211r", "11r", "ft", "r")},
-    **{word: {"link.neighbor_report": 1} for word in ("80211k", "11k", "rrm", "k")},
-    **{word: {"link.bss_transition": 1} for word in ("80211v", "11v", "btm", "v")}}
-_GROUP_REKEY = ("groupkeyupdate", "gtkrekeyinterval", "groupkeyinterval",
-                "grouprekey", "groupkeyrekey", "groupkeyrenewal", "gtkrekey", "grouprekeytime")
-#: Fields whose unknown value may be a secret, and is not shown.
-_MAYBE_SECRET = ("keys", "passphrases", "preshared_key")
-_PASSPHRASES = ("passphrase", "wpapassphrase", "wpapsk", "psk", "key", "password")
-#: Keys with the time of a field, in a block of that field's name.
-_PERIODS = ("delay", "interval", "period", "seconds", "every")
-#: Keys with the kind of a certificate's key, in a block about certificates.
-_KINDS_OF_KEYS = ("type", "kind", "key", "keytype", "algorithm", "curve", "size", "bits", "keysize")
-_PRESHARED_KEYS = ("presharedkey", "psk", "preshared", "secret")
-#: Fields that say that both ends have a pre-shared key, by layer.
-_HAVING_PRESHARED_KEYS: Mapping[str, tuple[str, int | str]] = {
-    "wireguard": ("preshared_key", 1), "ipsec": ("authentication", "psk")}
-_TRUE = ("1", "yes", "true", "on", "enabled", "2")
-_FALSE = ("0", "no", "false", "off", "disabled", "none")
-#: Keys that name a way to check whether a certificate is revoked.
-_REVOCATIONS = {"ocsp": "ocsp", "checkocsp": "ocsp", "crl": "crl", "checkcrl": "crl",
-                "crlcheck": "crl"}
-#: Keys that say where MACsec's key (CAK) comes from, and values for EAP and for a configured key.
-_CAK_SOURCES = ("key", "keys", "cak", "mode", "keysource", "keymgmt", "keymanagement", "auth",
-                "authentication")
-_CAK_FROM_EAP = ("eap", "8021x", "ieee8021x", "radius", "tls", "eaptls", "dynamic")
-#: What MACsec does with frames, and whether it encrypts them.
-_WIRE_MODES = {**dict.fromkeys((
-    "encrypt", "encrypted", "encryption", "confidentiality", "integrityandconfidentiality",
-    "encryptandauthenticate", "gcmencrypt"), 1), **dict.fromkeys((
-        "integrity", "integrityonly", "integonly", "authenticate", "authentication", "authonly",
-        "authenticated", "noencrypt", "noencryption", "clear", "integritycheck"), 0)}
-_CAK_CONFIGURED = ("psk", "static", "cak", "presharedkey", "preshared", "mka", "mkapsk")
-#: Other names of keys in dot1x.tls.
-_TLS_KEYS = frozenset((
-    ("version", "versions"), ("version", "minversion"), ("version", "maxversion"),
-    ("version", "protocol"),
-    ("key", "keytype"), ("key", "certificate"), ("key", "keysize"), ("key", "cert"),
-    ("group", "curve"), ("group", "curves"), ("group", "groups"), ("group", "ecdhcurve"),
-    ("fragment_bytes", "fragmentsize"), ("fragment_bytes", "fragment"),
-    ("sessions", "resumption"), ("sessions", "sessionresumption"), ("sessions", "cache"),
-    *(("server_name", name) for name in (
-        "domainmatch", "name", "cn", "servercn", "altsubjectmatch", "subjectmatch")),
-    *(("server_domain", name) for name in ("domainsuffixmatch", "domain", "serverdomainmask")),
-    ("revocation", "revocationcheck"), ("chain", "depth"), ("chain", "chainlength")))
-
-
-#: Those names that mean TLS in dot1x, too.
-_PLAIN_TLS_KEYS = ("curve", "curves", "ecdhcurve", "resumption", "sessionresumption", "keytype",
-                   "keysize")
-
-
 class Change(NamedTuple):
     """A mistake in a draft: its place, its description, and the layers to be corrected."""
 
@@ -171,30 +118,6 @@ class Change(NamedTuple):
 
 class NotUnderstoodError(Exception):
     """An error: a word in a draft has no known meaning in its place."""
-
-
-def _join_words(value: Any) -> str:
-    """Return a word, or the words of a list, as one text."""
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _find_all(name: str, words: Sequence[str]) -> list[Any]:
-    """Return the values of a field that several words mean, none if one has no meaning."""
-    meant = [(find_meaning(name, word) or {}).get(name) for word in words]
-    return list(dict.fromkeys(meant)) if len(meant) > 1 and None not in meant else []
-
-
-def list_proposals(value: Any) -> list[str]:
-    """Return the proposals in a value: text, a list, or blocks with a key for each algorithm."""
-    if isinstance(value, list):
-        return [word for each in value for word in list_proposals(each)]
-    if isinstance(value, dict):
-        parts = {_PROPOSAL_PARTS.get(fold_word(key), ""): _join_words(each).split()
-                 for key, each in value.items()}
-        words = [parts[kind][0] for kind in ("encryption", "integrity", "prf", "group", "pfs")
-                 if parts.get(kind)]
-        return ["-".join(words)] if words else []
-    return [word for word in re.split(r"[\s,;]+", str(value)) if word]
 
 
 def short_name(name: str) -> str:
@@ -222,13 +145,13 @@ def _find_tls_candidates(block: str | None, folded: str) -> Iterator[str]:
     if block == "dot1x.tls":
         yield from (f"dot1x.tls.{name}" for name in TlsSettings.model_fields
                     if fold_word(name) in (folded, folded.removeprefix("tls"), f"tls{folded}")
-                    or (name, folded) in _TLS_KEYS)
-        if ("group", folded) in _TLS_KEYS:  # a certificate's, if no such group is measured
+                    or (name, folded) in TLS_KEYS)
+        if ("group", folded) in TLS_KEYS:  # a certificate's, if no such group is measured
             yield "dot1x.tls.key"
     elif block == "dot1x":
         yield from (f"dot1x.tls.{name}" for name in TlsSettings.model_fields
                     if fold_word(name) == folded
-                    or ((name, folded) in _TLS_KEYS and folded in _PLAIN_TLS_KEYS))
+                    or ((name, folded) in TLS_KEYS and folded in PLAIN_TLS_KEYS))
 
 
 def show_allowed(name: str) -> str:
@@ -397,9 +320,9 @@ class DraftReader:
     def _read_words(self, layer: str, value: Any, path: KeyPath) -> None:
         """Read a line of words where a layer should have a block of keys."""
         words = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-        if layer == "wireguard" and fold_word(words) in (*_TRUE, "wireguard", "wg"):
+        if layer == "wireguard" and fold_word(words) in (*TRUE, "wireguard", "wg"):
             return
-        if layer in ("quic", "mptcp") and fold_word(words) in (*_TRUE, layer):
+        if layer in ("quic", "mptcp") and fold_word(words) in (*TRUE, layer):
             return
         if layer == "link" and self._find_security(words) is not None:
             return
@@ -447,8 +370,8 @@ class DraftReader:
         except NotUnderstoodError:
             allowed = show_allowed(f"{block}.{key}") if is_own else ""
             spot = self.document.spots.get(path)
-            shown = "this value" if key in _MAYBE_SECRET else show_value(
-                _join_words(value) if isinstance(value, list) else spot.text
+            shown = "this value" if key in MAYBE_SECRET else show_value(
+                join_words(value) if isinstance(value, list) else spot.text
                 if isinstance(value, bool) and spot else value)
             # Without other mistakes, the loader's message says what belongs there.
             self.add_error(
@@ -495,7 +418,7 @@ class DraftReader:
         layer = name.partition(".")[0]
         if isinstance(value, dict) and name == "dot1x.tls":
             self._read_block(name, value, path)
-        elif isinstance(value, dict) and name in _PROPOSALS and self._read_proposals(
+        elif isinstance(value, dict) and name in PROPOSALS and self._read_proposals(
                 name, value, path):
             pass
         elif isinstance(value, dict):
@@ -515,7 +438,7 @@ class DraftReader:
 
     def _take_period(self, name: str, value: dict[str, Any], path: KeyPath) -> dict[str, Any]:
         """Read the time of a field that stands in a block, and return the rest of the block."""
-        key = next((key for key in value if fold_word(key) in _PERIODS), None)
+        key = next((key for key in value if fold_word(key) in PERIODS), None)
         if key is None or not self._is_value(name, key, value[key], (*path, key)):
             return value
         return {other: each for other, each in value.items() if other != key}
@@ -632,27 +555,27 @@ class DraftReader:
     def _read_special(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key whose meaning depends on other keys. Return whether it is such a key."""
         folded = fold_word(key)
-        if block == "ipsec" and folded in _PROPOSAL_PARTS and isinstance(value, str | int | list) \
+        if block == "ipsec" and folded in PROPOSAL_PARTS and isinstance(value, str | int | list) \
                 and not isinstance(value, bool) and value != []:
             self._read_part(folded, value, path)
-        elif block and (having := _HAVING_PRESHARED_KEYS.get(block)) and isinstance(value, str) \
-                and folded in _PRESHARED_KEYS:
+        elif block and (having := HAVING_PRESHARED_KEYS.get(block)) and isinstance(value, str) \
+                and folded in PRESHARED_KEYS:
             name, there = having
             self._note_key(path, f"{show_value(key)} is a secret that qop makes, and "
                            f"{name}: {there} says that there is one", block)
             self.implied[f"{block}.{name}"] = there
-        elif folded in _ROAMING_SWITCHES and block in (None, "link", "dot1x"):
+        elif folded in ROAMING_SWITCHES and block in (None, "link", "dot1x"):
             self._note_key(path, f"{show_value(key)} is a kind of roaming", "link")
-            if fold_word(value) in _TRUE:
-                self.weak["link.roaming"] = _ROAMING_SWITCHES[folded]
+            if fold_word(value) in TRUE:
+                self.weak["link.roaming"] = ROAMING_SWITCHES[folded]
         elif self._read_macsec(block, key, value, path) \
                 or self._read_service(block, key, value, path) \
                 or (block in (None, "link") and self._read_air(key, value, path)):
             pass
         elif folded in ("ieee8021x", "8021x", "dot1x") and not isinstance(value, dict) \
-                and fold_word(value) in (*_TRUE, "0", "false", "no"):
+                and fold_word(value) in (*TRUE, "0", "false", "no"):
             self._note_key(path, f"{show_value(key)} is keys: eap", "link")
-            self.implied |= {"link.keys": "eap"} if fold_word(value) in _TRUE else {}
+            self.implied |= {"link.keys": "eap"} if fold_word(value) in TRUE else {}
         else:
             return False
         return True
@@ -664,9 +587,9 @@ class DraftReader:
 
     def _read_part(self, folded: str, value: Any, path: KeyPath) -> None:
         """Read the algorithms of one kind of an IPsec proposal. The first one is used."""
-        words = [word for word in re.split(r"[\s,;]+", _join_words(value)) if word]
+        words = [word for word in re.split(r"[\s,;]+", join_words(value)) if word]
         self._note_key(path, f"{show_value(str(path[-1]))} is a part of a proposal", "ipsec")
-        self.proposal_parts[_PROPOSAL_PARTS[folded]] = words[0] if words else ""
+        self.proposal_parts[PROPOSAL_PARTS[folded]] = words[0] if words else ""
         if len(words) > 1:
             self.changes.append(Change(
                 path, f"{path[-1]}: {', '.join(words[1:])}", frozenset({"ipsec"}),
@@ -676,17 +599,17 @@ class DraftReader:
     def _read_air(self, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key of the air that no field is named like. Return whether it is such a key."""
         folded, word = fold_word(key), fold_word(value)
-        if folded in _HIDDEN:
+        if folded in HIDDEN:
             self._note_key(path, f"{show_value(key)} is hostapd's option ignore_broadcast_ssid",
                            "link")
-            if word in _TRUE:
+            if word in TRUE:
                 self._add_options("link.options", {"hostapd": {"ignore_broadcast_ssid": 1}})
-        elif folded in _OVER_AIR and word in (*_TRUE, *_FALSE):
-            meant = "what fast transition does without ft_over_ds" if word in _TRUE else \
+        elif folded in OVER_AIR and word in (*TRUE, *FALSE):
+            meant = "what fast transition does without ft_over_ds" if word in TRUE else \
                 "ft_over_ds: 1"
             self._note_key(path, f"{show_value(key)} is {meant}", "link")
-            self.implied |= {} if word in _TRUE else {"link.ft_over_ds": 1}
-        elif folded in _GROUP_REKEY and (seconds := read_seconds(str(value))) is not None:
+            self.implied |= {} if word in TRUE else {"link.ft_over_ds": 1}
+        elif folded in GROUP_REKEY and (seconds := read_seconds(str(value))) is not None:
             self._note_key(path, f"{show_value(key)} is hostapd's option wpa_group_rekey", "link")
             self._add_options("link.options", {"hostapd": {"wpa_group_rekey": seconds}})
         elif folded in ("auth", "authalg", "authalgs", "authtype") and word in ("open",
@@ -695,8 +618,8 @@ class DraftReader:
         elif folded == "dynamicvlan" and isinstance(value, list) and self._is_value(
                 "link.vlan", key, value, path):
             pass
-        elif word in _TRUE and folded in _NAMED_SECURITY:
-            security = _NAMED_SECURITY[folded]
+        elif word in TRUE and folded in NAMED_SECURITY:
+            security = NAMED_SECURITY[folded]
             self._note_key(path, f"{show_value(key)} is {self._describe_fields(security)}", "link")
             self._set_fields("link.keys", security)
         else:
@@ -706,8 +629,8 @@ class DraftReader:
     def _read_service(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key that switches a service on by its value. Return whether it is such a key."""
         folded, word = fold_word(key), fold_word(value)
-        if folded in _REVOCATIONS and block in ("dot1x", "dot1x.tls") and word in (*_TRUE, *_FALSE):
-            meant = _REVOCATIONS[folded] if word in _TRUE else None
+        if folded in REVOCATIONS and block in ("dot1x", "dot1x.tls") and word in (*TRUE, *FALSE):
+            meant = REVOCATIONS[folded] if word in TRUE else None
             self._note_key(path, f"{show_value(key)} is " + (
                 f"revocation: {meant}" if meant else "off, as revocation is without"), "dot1x")
             if meant:
@@ -746,12 +669,12 @@ class DraftReader:
         self._note_key(path, f"{show_value(str(path[-1]))} is no block of keys here", "dot1x")
         for key, each in value.items():
             here, state = (*path, key), CERTIFICATE_STATES.get(fold_word(key))
-            if state and fold_word(each) in _TRUE:
+            if state and fold_word(each) in TRUE:
                 self.changes.append(Change(here, str(key), frozenset({"dot1x"}), reason=state,
                                            is_about_key=True, is_loss=True))
-            elif state and fold_word(each) in _FALSE:
+            elif state and fold_word(each) in FALSE:
                 self._note_key(here, f"{show_value(key)} is off in any case", "dot1x")
-            elif fold_word(key) not in _KINDS_OF_KEYS or not self._is_value(
+            elif fold_word(key) not in KINDS_OF_KEYS or not self._is_value(
                     "dot1x.tls.key", key, each, here):
                 self._read_or_leave("dot1x.tls", key, each, here)
 
@@ -776,22 +699,22 @@ class DraftReader:
         folded, word = fold_word(key), fold_word(value)
         if block != "wire":
             return False
-        if folded in ("integonly", "macsecintegonly", "integrityonly") and word in (*_TRUE,
-                                                                                    *_FALSE):
-            encrypts = int(word in _FALSE)
+        if folded in ("integonly", "macsecintegonly", "integrityonly") and word in (*TRUE,
+                                                                                    *FALSE):
+            encrypts = int(word in FALSE)
             self._note_key(path, f"{show_value(key)} is encrypts: {encrypts}", "wire")
             self.implied["wire.encrypts"] = encrypts
-        elif folded in ("mode", "macsecmode", "protection", "security") and word in _WIRE_MODES:
-            encrypts = _WIRE_MODES[word]
+        elif folded in ("mode", "macsecmode", "protection", "security") and word in WIRE_MODES:
+            encrypts = WIRE_MODES[word]
             self._note_key(path, f"{show_value(f'{key}: {value}')} is encrypts: {encrypts}", "wire")
             self.implied["wire.encrypts"] = encrypts
-        elif folded in _CAK_SOURCES and word in _CAK_FROM_EAP:
+        elif folded in CAK_SOURCES and word in CAK_FROM_EAP:
             self.changes.append(Change(path, f"{key}: {value}", frozenset({"wire"}),
                                        reason=NO_CAK_FROM_EAP, is_about_key=True, is_loss=True))
-        elif folded in _CAK_SOURCES and word in _CAK_CONFIGURED:
+        elif folded in CAK_SOURCES and word in CAK_CONFIGURED:
             self._note_key(path, f"{show_value(key)} is not needed, as MKA has a key of the run",
                            "wire")
-        elif folded == "xpn" and word in _FALSE:
+        elif folded == "xpn" and word in FALSE:
             self._note_key(path, "'xpn' is off in any case", "wire")
         else:
             return False
@@ -850,7 +773,7 @@ class DraftReader:
         folded = fold_word(key)
         if folded in ("ssid", "ssid2") and isinstance(value, str):
             self.names.append(value)
-        if folded in _PASSPHRASES and block in (None, "link"):
+        if folded in PASSPHRASES and block in (None, "link"):
             self.implied.setdefault("link.keys", "psk")
         if folded == "wpa" and str(value) == "1":
             self.implied.setdefault("link.cipher", "TKIP")
@@ -895,7 +818,7 @@ class DraftReader:
         elif name == "link.keys" and key and isinstance(joined, str) and (
                 said := self._find_security(joined)):
             self.add_error(path, f"{written} is {said}", layer, is_loss="where a policy" in said)
-        elif name in _PROPOSALS and self._read_proposals(name, value, path):
+        elif name in PROPOSALS and self._read_proposals(name, value, path):
             pass
         elif not isinstance(joined, str | int):
             raise NotUnderstoodError
@@ -944,7 +867,7 @@ class DraftReader:
         words = list_proposals(value)
         meant = {word: proposal for word in words
                  if (proposal := find_proposal(word, is_ike=is_ike)) is not None}
-        shown, lacking = _join_words(words), [word for word in words if word not in meant]
+        shown, lacking = join_words(words), [word for word in words if word not in meant]
         if not words or (meant and len(words) < 2 and not isinstance(value, list | dict)):
             return False
         if not meant:
@@ -1003,7 +926,7 @@ class DraftReader:
         if not known or not self._is_accepted(name, known):
             raise NotUnderstoodError
         lacking = [str(word) for word, item in zip(words, meant, strict=True) if item is None]
-        layer, shown = name.partition(".")[0], show_value(_join_words(value))
+        layer, shown = name.partition(".")[0], show_value(join_words(value))
         if lacking:  # Without other mistakes, the loader's message says which words are known.
             self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", layer,
                            is_loss=True, is_minor=True)
@@ -1085,7 +1008,7 @@ class DraftReader:
         # Without other mistakes, the loader's message says that one network has one of them.
         self.add_error(path, f"{show_value(value)} is several where a policy has one "
                        f"({best.get(name)})", layer, is_loss=True,
-                       is_minor=name in _ONE_OF_A_NETWORK and path[-1] == short_name(name))
+                       is_minor=name in ONE_OF_A_NETWORK and path[-1] == short_name(name))
         return best
 
     def _find_combined(self, name: str, words: Sequence[str], value: Any,
@@ -1096,10 +1019,10 @@ class DraftReader:
         if name == "link.keys" and (mixture := find_mixture(words)) is not None:
             fields, what = mixture, ("several key managements, of which the station uses one "
                                      "(keys)")
-        elif name == "link.cipher" and folded in _OLD_AND_NEW:
+        elif name == "link.cipher" and folded in OLD_AND_NEW:
             fields = {"link.cipher": "CCMP", "link.group_cipher": "TKIP"}
             what = "CCMP for stations that have it, and TKIP for frames to all"
-        elif name == "link.group" and (groups := _find_all(name, words)):
+        elif name == "link.group" and (groups := find_all(name, words)):
             fields = {"link.group": groups[0], "link.station_groups": groups,
                       "link.access_point_groups": [*groups]}
             what = "several groups, of which both ends use one (group)"
@@ -1113,8 +1036,8 @@ class DraftReader:
             keys = "EAP" if "eap" in str(written) else "PSK"
             fields = {"link.akm": "sha256", "link.offered": [f"WPA-{keys}", f"WPA-{keys}-SHA256"]}
             what = "two key managements, of which the station uses one (akm)"
-        elif name == "link.roaming" and len(words) > 1 and folded <= {*_HINTS}:
-            fields = {each: meant for word in folded for each, meant in _HINTS[word].items()}
+        elif name == "link.roaming" and len(words) > 1 and folded <= {*HINTS}:
+            fields = {each: meant for word in folded for each, meant in HINTS[word].items()}
             what = ("fast transition, neighbor reports and BSS transition, each in a field of its "
                     "own")
         if fields is not None:
@@ -1143,7 +1066,7 @@ class DraftReader:
         former = self.translated.get(name)
         if name == "dot1x.tls.version" and former is not None:
             value_set = max(str(value), str(former))
-        elif former is not None and (name in _PROPOSALS or (
+        elif former is not None and (name in PROPOSALS or (
                 name == "ipsec.authentication" and str(former).startswith("eap"))):
             value_set = former
         else:

@@ -182,7 +182,7 @@ def check_phase1(setting: OptionSetting, eap: str, version: str) -> None:
                          f"leave tls_disable_tlsv1_{others[0][-1]}=0 out of it" + (
                              f', or write version: "{others[0]}" in dot1x.tls'
                              if eap in ("TLS", *TUNNELS) and others[0] in ("1.2", "1.3") else "")
-                         + (" (--fault tls-1.3-alone has a station that offers nothing else)"
+                         + (" ('run --fault' has a station that offers nothing else)"
                             if others[0] == "1.3" else ""),
                          setting.path)
 

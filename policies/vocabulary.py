@@ -54,15 +54,13 @@ NO_XPN = "wpa_supplicant has no suite with XPN"
 NO_CAK_FROM_EAP = "a key (CAK) from EAP is not measured here, all wires have one of the run"
 ISOLATED = "frames between stations pass their agent here"
 #: Why a policy has no certificate that is not valid, by the word for it.
-_EXPIRED = ("policies have valid certificates, and a fault of a run has expired ones: --fault "
-            "expired-certificate, expired-server-certificate or expired-intermediate")
+_NO_FAULTS = ("policies have valid certificates of one authority, and 'run --fault' others "
+              "('./qop studies --faults' lists them)")
 CERTIFICATE_STATES: Mapping[str, str] = {
-    **dict.fromkeys(("expired", "outofdate", "outdated", "notyetvalid"), _EXPIRED),
-    "revoked": "tls.revocation: crl or ocsp has the server refuse such certificates, and --fault "
-    "revoked-certificate gives the station one",
-    **dict.fromkeys(("selfsigned", "untrusted", "unknownca", "wrongca", "invalid", "rogue"),
-                    "policies have certificates of one authority, and --fault wrong-ca has the "
-                    "station trust another one")}
+    "revoked": "tls.revocation: crl or ocsp has the server refuse such certificates",
+    **dict.fromkeys((
+        "expired", "outofdate", "outdated", "notyetvalid", "selfsigned", "untrusted", "unknownca",
+        "wrongca", "invalid", "rogue"), _NO_FAULTS)}
 #: Prefix of a reason among other names of keys: the key is left out for it.
 LEFT_OUT = "!"
 

@@ -435,11 +435,11 @@ NAMED_FIELDS += [
     (EAP_TLS + "certificate: {type: ecdsa, curve: p384, expired: false}}",
      "'certificate' is no block of keys here", {"dot1x": {"tls": {"key": "p-384"}}}),
     # What other components or faults have.
-    (EAP_TLS + "certificate: expired}", "--fault expired-certificate, expired-server-certificate",
+    (EAP_TLS + "certificate: expired}", "policies have valid certificates of one authority, and 'run --fault' others",
      {"dot1x": {"eap": "TLS"}}),
     (EAP_TLS + "tls: {certificate: revoked}}", "tls.revocation: crl or ocsp has the server refuse",
      {"dot1x": {"tls": {"revocation": "crl"}}}),
-    (EAP_TLS + "ca_cert: self-signed}", "--fault wrong-ca", {"dot1x": {"eap": "TLS"}}),
+    (EAP_TLS + "ca_cert: self-signed}", "and 'run --fault' others", {"dot1x": {"eap": "TLS"}}),
     (EAP_TLS.replace("TLS, ", "PEAP, inner: MSCHAPV2, phase1: tls_disable_tlsv1_3=0}"),
      "'phase1: tls_disable_tlsv1_3=0' is tls.version: 1.3, of both station and server",
      {"dot1x": {"tls": {"version": "1.3"}}}),
