@@ -436,7 +436,8 @@ NAMED_FIELDS += [
      "'certificate' is no block of keys here", {"dot1x": {"tls": {"key": "p-384"}}}),
     # What other components or faults have.
     (EAP_TLS + "certificate: expired}",
-     "policies have valid certificates of one authority, and 'run --fault' others", {"dot1x": {"eap": "TLS"}}),
+     "policies have valid certificates of one authority, and 'run --fault' others",
+     {"dot1x": {"eap": "TLS"}}),
     (EAP_TLS + "tls: {certificate: revoked}}", "tls.revocation: crl or ocsp has the server refuse",
      {"dot1x": {"tls": {"revocation": "crl"}}}),
     (EAP_TLS + "ca_cert: self-signed}", "and 'run --fault' others", {"dot1x": {"eap": "TLS"}}),
