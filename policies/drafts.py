@@ -261,9 +261,9 @@ class _Corrector:
                 self._leave_nat(ipsec, name)
 
     def _leave_nat(self, ipsec: dict[str, Any], name: str) -> None:
-        """Leave out what keeps a tunnel alive behind a router with NAT, which few scenarios have.
+        """Leave out dead peer detection or NAT keepalives, and note the reason.
 
-        With MOBIKE, without which it is not measured, packets would also move in another way.
+        They need a scenario with NAT, and MOBIKE, which would replace Mobile IP.
         """
         seconds = ipsec.pop(name)
         claimed = (path for field, _, path in self.reader.claims if field == f"ipsec.{name}")

@@ -376,8 +376,10 @@ class Layers(UpperLayers):
             raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, "
                              "or of RSA with 3072 bits or more", "write tls: {key: p-384}, without "
                              "version", ("dot1x", "tls" if tls else "eap"), ("link", "akm"))
-        if tls.station_key and tls.station_key not in SUITE_KEYS:
-            raise make_fault(f"the 192-bit suite has no certificates with {tls.station_key}",
+        # With RSA at the server, wpa_supplicant offers signatures of RSA alone (tls_suiteb=1).
+        if tls.station_key and not (tls.station_key in SUITE_KEYS and tls.station_key != "p-384"):
+            raise make_fault(f"the 192-bit suite has no certificates with {tls.station_key} beside "
+                             f"{tls.key}",
                              "leave out station_key", ("dot1x", "tls", "station_key"),
                              ("link", "akm"))
         return self
