@@ -9,7 +9,7 @@ policies/vocabulary.py, and collects the fields of a policy and the mistakes (`C
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,6 +17,37 @@ from pydantic import BaseModel, ValidationError
 
 from documents.yaml_reader import KeyPath, YamlDocument
 from policies.dot1x import Dot1xLayer, TlsSettings
+from policies.draft_words import (
+    CAK_CONFIGURED,
+    CAK_FROM_EAP,
+    CAK_SOURCES,
+    FALSE,
+    GROUP_REKEY,
+    HAVING_PRESHARED_KEYS,
+    HIDDEN,
+    HINTS,
+    KINDS_OF_KEYS,
+    LISTS,
+    MAYBE_SECRET,
+    NAMED_SECURITY,
+    OLD_AND_NEW,
+    ONE_OF_A_NETWORK,
+    OVER_AIR,
+    PASSPHRASES,
+    PERIODS,
+    PLAIN_TLS_KEYS,
+    PRESHARED_KEYS,
+    PROPOSAL_PARTS,
+    PROPOSALS,
+    REVOCATIONS,
+    ROAMING_SWITCHES,
+    TLS_KEYS,
+    TRUE,
+    WIRE_MODES,
+    find_all,
+    join_words,
+    list_proposals,
+)
 from policies.errors import show_value, suggest_word
 from policies.layers import (
     IpsecLayer,
@@ -55,6 +86,7 @@ from policies.vocabulary import (
     find_token,
     fold_word,
     read_quantity,
+    read_seconds,
 )
 
 #: Layers whose keys have other names.
@@ -66,67 +98,6 @@ ROOT_KEYS = ("id", "name", "layers", "extends")
 #: Why a key is left out that no table knows.
 NOT_KNOWN = "not known"
 _BLOCKS: Mapping[str, type[BaseModel]] = {**MODELS, "dot1x.tls": TlsSettings}
-#: Fields of which a network has one here; several words have a message of their own.
-_ONE_OF_A_NETWORK = ("link.keys", "link.cipher", "link.group", "link.akm")
-#: Fields with a proposal. Lists of several are fields of their own.
-_PROPOSALS = ("ipsec.ike_proposal", "ipsec.esp_proposal")
-#: Fields with a list, and the field for which a word in the list may be written elsewhere.
-LISTS: Mapping[str, str] = {
-    "link.offered": "link.offered", "link.accepted": "link.accepted",
-    "link.station_groups": "link.group", "link.access_point_groups": "link.group",
-    "link.further_vlans": "link.vlan",
-    **{f"ipsec.{kind}_{end}": f"ipsec.{kind}_proposal" for kind in ("ike", "esp")
-       for end in ("offered", "accepted")}}
-#: Keys that a proposal is written of, part by part.
-_PROPOSAL_PARTS = {"encryption": "encryption", "cipher": "encryption", "enc": "encryption",
-                   "integrity": "integrity", "hash": "integrity", "authalg": "integrity",
-                   "prf": "prf", "dh": "group", "dhgroup": "group", "group": "group",
-                   "pfs": "pfs", "pfsgroup": "pfs", "kex": "group", "keyexchangegroup": "group"}
-#: Keys that switch a way of roaming on.
-_ROAMING_SWITCHES = {"okc": "okc", "proactivekeycaching": "okc", "pkc": "okc", "pmksa": "pmksa",
-                     "pmkcaching": "pmksa", "pmksacaching": "pmksa", "fils": "fils",
-                     "80211ai": "fils"}
-#: Ciphers of a network for stations with and without CCMP.
-_OLD_AND_NEW = ({"tkip", "ccmp"}, {"tkip", "aes"})
-_HIDDEN = ("hidden", "hiddenssid", "ignorebroadcastssid", "hidessid")
-#: Keys for fast transition through the new access point itself, the opposite of ft_over_ds.
-_OVER_AIR = ("ftoverair", "ftovertheair", "overair", "overtheair", "fastroamingoverair",
-             "80211roverair")
-_GROUP_REKEY = ("grouprekey", "groupkeyrekey", "groupkeyrenewal", "gtkrekey", "grouprekeytime")
-_PASSPHRASES = ("passphrase", "wpapassphrase", "wpapsk", "psk", "key", "password")
-_PRESHARED_KEYS = ("presharedkey", "psk", "preshared", "secret")
-#: Fields that say that both ends have a pre-shared key, by layer.
-_HAVING_PRESHARED_KEYS: Mapping[str, tuple[str, int | str]] = {
-    "wireguard": ("preshared_key", 1), "ipsec": ("authentication", "psk")}
-_TRUE = ("1", "yes", "true", "on", "enabled", "2")
-_FALSE = ("0", "no", "false", "off", "disabled", "none")
-#: Keys that name a way to check whether a certificate is revoked.
-_REVOCATIONS = {"ocsp": "ocsp", "checkocsp": "ocsp", "crl": "crl", "checkcrl": "crl",
-                "crlcheck": "crl"}
-#: Keys that say where MACsec's key (CAK) comes from, and values for EAP and for a configured key.
-_CAK_SOURCES = ("key", "keys", "cak", "mode", "keysource", "keymgmt", "keymanagement", "auth",
-                "authentication")
-_CAK_FROM_EAP = ("eap", "8021x", "ieee8021x", "radius", "tls", "eaptls", "dynamic")
-#: What MACsec does with frames, and whether it encrypts them.
-_WIRE_MODES = {**dict.fromkeys((
-    "encrypt", "encrypted", "encryption", "confidentiality", "integrityandconfidentiality",
-    "encryptandauthenticate", "gcmencrypt"), 1), **dict.fromkeys((
-        "integrity", "integrityonly", "integonly", "authenticate", "authentication", "authonly",
-        "authenticated", "noencrypt", "noencryption", "clear", "integritycheck"), 0)}
-_CAK_CONFIGURED = ("psk", "static", "cak", "presharedkey", "preshared", "mka", "mkapsk")
-#: Other names of keys in dot1x.tls.
-_TLS_KEYS = frozenset((
-    ("version", "minversion"), ("version", "maxversion"), ("version", "protocol"),
-    ("key", "keytype"), ("key", "certificate"), ("key", "keysize"), ("key", "cert"),
-    ("group", "curve"), ("group", "curves"), ("group", "groups"), ("group", "ecdhcurve"),
-    ("fragment_bytes", "fragmentsize"), ("fragment_bytes", "fragment"),
-    ("sessions", "resumption"), ("sessions", "sessionresumption"), ("sessions", "cache"),
-    *(("server_name", name) for name in (
-        "domainmatch", "name", "cn", "servercn", "altsubjectmatch", "subjectmatch")),
-    *(("server_domain", name) for name in ("domainsuffixmatch", "domain", "serverdomainmask")),
-    ("revocation", "revocationcheck"), ("chain", "depth"), ("chain", "chainlength")))
-
-
 class Change(NamedTuple):
     """A mistake in a draft: its place, its description, and the layers to be corrected."""
 
@@ -147,24 +118,6 @@ class Change(NamedTuple):
 
 class NotUnderstoodError(Exception):
     """An error: a word in a draft has no known meaning in its place."""
-
-
-def _join_words(value: Any) -> str:
-    """Return a word, or the words of a list, as one text."""
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def list_proposals(value: Any) -> list[str]:
-    """Return the proposals in a value: text, a list, or blocks with a key for each algorithm."""
-    if isinstance(value, list):
-        return [word for each in value for word in list_proposals(each)]
-    if isinstance(value, dict):
-        parts = {_PROPOSAL_PARTS.get(fold_word(key), ""): _join_words(each).split()
-                 for key, each in value.items()}
-        words = [parts[kind][0] for kind in ("encryption", "integrity", "prf", "group", "pfs")
-                 if parts.get(kind)]
-        return ["-".join(words)] if words else []
-    return [word for word in re.split(r"[\s,;]+", str(value)) if word]
 
 
 def short_name(name: str) -> str:
@@ -192,12 +145,13 @@ def _find_tls_candidates(block: str | None, folded: str) -> Iterator[str]:
     if block == "dot1x.tls":
         yield from (f"dot1x.tls.{name}" for name in TlsSettings.model_fields
                     if fold_word(name) in (folded, folded.removeprefix("tls"), f"tls{folded}")
-                    or (name, folded) in _TLS_KEYS)
-        if ("group", folded) in _TLS_KEYS:  # a certificate's, if no such group is measured
+                    or (name, folded) in TLS_KEYS)
+        if ("group", folded) in TLS_KEYS:  # a certificate's, if no such group is measured
             yield "dot1x.tls.key"
     elif block == "dot1x":
         yield from (f"dot1x.tls.{name}" for name in TlsSettings.model_fields
-                    if fold_word(name) == folded)
+                    if fold_word(name) == folded
+                    or ((name, folded) in TLS_KEYS and folded in PLAIN_TLS_KEYS))
 
 
 def show_allowed(name: str) -> str:
@@ -266,11 +220,17 @@ class DraftReader:
             self._note_key(path, f"{show_value(key)} belongs into layers", layer)
             self._imply_version(layer, key)
             self._read_layer(layer, value, path)
+        elif isinstance(value, list) and len(value) > 1 and all(
+                isinstance(each, dict) for each in value):
+            self.changes.append(Change(path, f"all but the first of {show_value(key)}",
+                                       frozenset(), reason="a policy has one network",
+                                       is_about_key=True, is_loss=True))
+            self._read_group(None, value[:1], path)
         elif isinstance(value, dict | list):
             self._note_key(path, f"{show_value(key)} is no key of a policy")
             self._read_group(None, value, path)
         else:
-            self._read_key(None, key, value, path)
+            self._read_or_leave(None, key, value, path)
 
     def _read_layers(self, value: Any, path: KeyPath = ("layers",)) -> None:
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
@@ -297,7 +257,7 @@ class DraftReader:
             self._note_key(path, f"{show_value(key)} is no layer")
             self._read_group(None, value, path)
         elif layer is None:
-            self._read_key(None, key, value, path)
+            self._read_or_leave(None, key, value, path)
         else:
             if layer != key:
                 self._note_key(path, f"{show_value(key)} is called {layer}", layer)
@@ -314,7 +274,8 @@ class DraftReader:
         if key in Layers.model_fields:
             return key
         layer = LAYER_NAMES.get(fold_word(key))
-        if layer == "ipsec" and fold_word(value) in ("wireguard", "wg"):
+        kind = value.get("type", value.get("protocol")) if isinstance(value, dict) else value
+        if layer == "ipsec" and fold_word(kind) in ("wireguard", "wg"):
             return "wireguard"
         if layer is not None:
             return layer if isinstance(value, dict) or not self.is_known_key(key) else None
@@ -329,11 +290,11 @@ class DraftReader:
     def _read_layer(self, layer: str, value: Any, path: KeyPath) -> None:
         """Read the value of a key that names a layer."""
         is_own_place = path == ("layers", layer)
-        if layer not in MODELS or value is None or (is_own_place and self._is_off(value)):
+        if layer not in MODELS or value is None:
             self.other_layers[layer] = value
         elif self._is_off(value):
             self.add_error(path, f"{show_value(value)} switches {layer} off, as leaving it out "
-                           "does")
+                           "does", is_minor=is_own_place)
         elif isinstance(value, dict):
             self.other_layers.setdefault(layer, {})
             self._read_block(layer, value, path)
@@ -359,9 +320,9 @@ class DraftReader:
     def _read_words(self, layer: str, value: Any, path: KeyPath) -> None:
         """Read a line of words where a layer should have a block of keys."""
         words = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-        if layer == "wireguard" and fold_word(words) in (*_TRUE, "wireguard", "wg"):
+        if layer == "wireguard" and fold_word(words) in (*TRUE, "wireguard", "wg"):
             return
-        if layer in ("quic", "mptcp") and fold_word(words) in (*_TRUE, layer):
+        if layer in ("quic", "mptcp") and fold_word(words) in (*TRUE, layer):
             return
         if layer == "link" and self._find_security(words) is not None:
             return
@@ -392,10 +353,32 @@ class DraftReader:
             if key == "options" and block in ("link", "dot1x"):
                 name = f"{block}.{key}"
                 self.said[name] = merge_options(self.said.get(name), each)
-            elif key in model.model_fields:
-                self._read_field(f"{block}.{key}", each, here)
             else:
-                self._read_key(block, key, each, here)
+                self._read_or_leave(block, key, each, here, is_own=key in model.model_fields)
+
+    def _read_or_leave(self, block: str | None, key: str, value: Any, path: KeyPath, *,
+                       is_own: bool = False) -> None:
+        """Read a key, and leave it out if its value has no meaning there.
+
+        `is_own` says that the block has a field of this name.
+        """
+        try:
+            if is_own:
+                self._read_field(f"{block}.{key}", value, path)
+            else:
+                self._read_key(block, key, value, path)
+        except NotUnderstoodError:
+            allowed = show_allowed(f"{block}.{key}") if is_own else ""
+            spot = self.document.spots.get(path)
+            shown = "this value" if key in MAYBE_SECRET else show_value(
+                join_words(value) if isinstance(value, list) else spot.text
+                if isinstance(value, bool) and spot else value)
+            # Without other mistakes, the loader's message says what belongs there.
+            self.add_error(
+                path, f"{key}: {shown} is no value of {key}" + (f" ({allowed})" if allowed else "")
+                if is_own else f"{show_value(key)} is {NOT_KNOWN}", *(
+                    [block.partition(".")[0]] if block else []), is_loss=True, is_minor=True,
+                is_about_key=not is_own)
 
     def _read_group(self, block: str | None, value: Any, path: KeyPath) -> None:
         """Read a block or list that a policy does not have, key by key."""
@@ -418,7 +401,7 @@ class DraftReader:
                     self.names.append(key)
                     self._read_group(block, each, here)
                 else:
-                    self._read_key(block, key, each, here)
+                    self._read_or_leave(block, key, each, here)
 
     def _read_field(self, name: str, value: Any, path: KeyPath, *, may_lack: bool = True) -> None:
         """Read a value of a key that policies have, too.
@@ -435,11 +418,12 @@ class DraftReader:
         layer = name.partition(".")[0]
         if isinstance(value, dict) and name == "dot1x.tls":
             self._read_block(name, value, path)
-        elif isinstance(value, dict) and name in _PROPOSALS and self._read_proposals(
+        elif isinstance(value, dict) and name in PROPOSALS and self._read_proposals(
                 name, value, path):
             pass
         elif isinstance(value, dict):
             self.add_error(path, f"{path[-1]} has one value", layer)
+            value = self._take_period(name, value, path)
             if name == "dot1x.accounting":
                 self.implied[name] = 1
             self._read_group(layer, value, path)
@@ -451,6 +435,13 @@ class DraftReader:
             except NotUnderstoodError:
                 if not may_lack or not self._leave_value(name, value, path):
                     raise
+
+    def _take_period(self, name: str, value: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+        """Read the time of a field that stands in a block, and return the rest of the block."""
+        key = next((key for key in value if fold_word(key) in PERIODS), None)
+        if key is None or not self._is_value(name, key, value[key], (*path, key)):
+            return value
+        return {other: each for other, each in value.items() if other != key}
 
     def _read_other_meaning(self, name: str, value: Any, path: KeyPath) -> bool:
         """Read a field's value that belongs to another field, or has another type.
@@ -495,9 +486,12 @@ class DraftReader:
         own_layer, refusing = (block or "").partition(".")[0], ""
         for name in self._find_candidates(block, key):
             layer = name.partition(".")[0]
-            is_end = block == "ipsec" and name == LEFT_OUT + FROM_SCENARIO  # local or left
-            if isinstance(value, dict) and (is_end or not name.startswith(LEFT_OUT)):
-                layer = "ipsec" if is_end else layer
+            # local or left of IPsec, interface or peers of WireGuard
+            is_end = block in ("ipsec", "wireguard") and name == LEFT_OUT + FROM_SCENARIO
+            has_keys = isinstance(value, dict) or (is_end and isinstance(value, list) and all(
+                isinstance(each, dict) for each in value))
+            if has_keys and (is_end or not name.startswith(LEFT_OUT)):
+                layer = str(block) if is_end else layer
                 self._note_key(path, f"{show_value(key)} is no block of keys here", layer)
                 self._read_group(layer, value, path)
                 return
@@ -561,36 +555,41 @@ class DraftReader:
     def _read_special(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key whose meaning depends on other keys. Return whether it is such a key."""
         folded = fold_word(key)
-        if block == "ipsec" and folded in _PROPOSAL_PARTS and isinstance(value, str | int | list) \
+        if block == "ipsec" and folded in PROPOSAL_PARTS and isinstance(value, str | int | list) \
                 and not isinstance(value, bool) and value != []:
             self._read_part(folded, value, path)
-        elif block and (having := _HAVING_PRESHARED_KEYS.get(block)) and isinstance(value, str) \
-                and folded in _PRESHARED_KEYS:
+        elif block and (having := HAVING_PRESHARED_KEYS.get(block)) and isinstance(value, str) \
+                and folded in PRESHARED_KEYS:
             name, there = having
             self._note_key(path, f"{show_value(key)} is a secret that qop makes, and "
                            f"{name}: {there} says that there is one", block)
             self.implied[f"{block}.{name}"] = there
-        elif folded in _ROAMING_SWITCHES and block in (None, "link", "dot1x"):
+        elif folded in ROAMING_SWITCHES and block in (None, "link", "dot1x"):
             self._note_key(path, f"{show_value(key)} is a kind of roaming", "link")
-            if fold_word(value) in _TRUE:
-                self.weak["link.roaming"] = _ROAMING_SWITCHES[folded]
+            if fold_word(value) in TRUE:
+                self.weak["link.roaming"] = ROAMING_SWITCHES[folded]
         elif self._read_macsec(block, key, value, path) \
                 or self._read_service(block, key, value, path) \
                 or (block in (None, "link") and self._read_air(key, value, path)):
             pass
         elif folded in ("ieee8021x", "8021x", "dot1x") and not isinstance(value, dict) \
-                and fold_word(value) in (*_TRUE, "0", "false", "no"):
+                and fold_word(value) in (*TRUE, "0", "false", "no"):
             self._note_key(path, f"{show_value(key)} is keys: eap", "link")
-            self.implied |= {"link.keys": "eap"} if fold_word(value) in _TRUE else {}
+            self.implied |= {"link.keys": "eap"} if fold_word(value) in TRUE else {}
         else:
             return False
         return True
 
+    @staticmethod
+    def _describe_fields(fields: Fields) -> str:
+        """Return the fields that a word means, for a message."""
+        return ", ".join(f"{short_name(name)}: {value}" for name, value in fields.items())
+
     def _read_part(self, folded: str, value: Any, path: KeyPath) -> None:
         """Read the algorithms of one kind of an IPsec proposal. The first one is used."""
-        words = [word for word in re.split(r"[\s,;]+", _join_words(value)) if word]
+        words = [word for word in re.split(r"[\s,;]+", join_words(value)) if word]
         self._note_key(path, f"{show_value(str(path[-1]))} is a part of a proposal", "ipsec")
-        self.proposal_parts[_PROPOSAL_PARTS[folded]] = words[0] if words else ""
+        self.proposal_parts[PROPOSAL_PARTS[folded]] = words[0] if words else ""
         if len(words) > 1:
             self.changes.append(Change(
                 path, f"{path[-1]}: {', '.join(words[1:])}", frozenset({"ipsec"}),
@@ -600,19 +599,29 @@ class DraftReader:
     def _read_air(self, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key of the air that no field is named like. Return whether it is such a key."""
         folded, word = fold_word(key), fold_word(value)
-        if folded in _HIDDEN:
+        if folded in HIDDEN:
             self._note_key(path, f"{show_value(key)} is hostapd's option ignore_broadcast_ssid",
                            "link")
-            if word in _TRUE:
+            if word in TRUE:
                 self._add_options("link.options", {"hostapd": {"ignore_broadcast_ssid": 1}})
-        elif folded in _OVER_AIR and word in (*_TRUE, *_FALSE):
-            meant = "what fast transition does without ft_over_ds" if word in _TRUE else \
+        elif folded in OVER_AIR and word in (*TRUE, *FALSE):
+            meant = "what fast transition does without ft_over_ds" if word in TRUE else \
                 "ft_over_ds: 1"
             self._note_key(path, f"{show_value(key)} is {meant}", "link")
-            self.implied |= {} if word in _TRUE else {"link.ft_over_ds": 1}
-        elif folded in _GROUP_REKEY and word.isdecimal():
+            self.implied |= {} if word in TRUE else {"link.ft_over_ds": 1}
+        elif folded in GROUP_REKEY and (seconds := read_seconds(str(value))) is not None:
             self._note_key(path, f"{show_value(key)} is hostapd's option wpa_group_rekey", "link")
-            self._add_options("link.options", {"hostapd": {"wpa_group_rekey": int(word)}})
+            self._add_options("link.options", {"hostapd": {"wpa_group_rekey": seconds}})
+        elif folded in ("auth", "authalg", "authalgs", "authtype") and word in ("open",
+                                                                               "opensystem"):
+            self._note_key(path, f"{show_value(f'{key}: {value}')} is what is measured in any case")
+        elif folded == "dynamicvlan" and isinstance(value, list) and self._is_value(
+                "link.vlan", key, value, path):
+            pass
+        elif word in TRUE and folded in NAMED_SECURITY:
+            security = NAMED_SECURITY[folded]
+            self._note_key(path, f"{show_value(key)} is {self._describe_fields(security)}", "link")
+            self._set_fields("link.keys", security)
         else:
             return False
         return True
@@ -620,8 +629,8 @@ class DraftReader:
     def _read_service(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key that switches a service on by its value. Return whether it is such a key."""
         folded, word = fold_word(key), fold_word(value)
-        if folded in _REVOCATIONS and block in ("dot1x", "dot1x.tls") and word in (*_TRUE, *_FALSE):
-            meant = _REVOCATIONS[folded] if word in _TRUE else None
+        if folded in REVOCATIONS and block in ("dot1x", "dot1x.tls") and word in (*TRUE, *FALSE):
+            meant = REVOCATIONS[folded] if word in TRUE else None
             self._note_key(path, f"{show_value(key)} is " + (
                 f"revocation: {meant}" if meant else "off, as revocation is without"), "dot1x")
             if meant:
@@ -633,9 +642,17 @@ class DraftReader:
                                        is_loss=True))
             if word == "revoked":
                 self.implied.setdefault("dot1x.tls.revocation", "crl")
+        elif (block or "").startswith("dot1x") and isinstance(value, dict) and folded in (
+                "certificate", "certificates", "cert", "certs"):
+            self._read_certificates(value, path)
         elif (block or "").startswith("dot1x") and folded == "phase1" and isinstance(value, str) \
                 and self._read_phase1(value, path):
             pass
+        elif folded in ("reauthperiod", "reauthenticationperiod", "eapreauthperiod") \
+                and block == "dot1x" and (seconds := read_seconds(str(value))) is not None:
+            self._note_key(path, f"{show_value(key)} is hostapd's option eap_reauth_period",
+                           "dot1x")
+            self._add_options("dot1x.options", {"hostapd": {"eap_reauth_period": seconds}})
         elif folded in ("pskfile", "wpapskfile") and block in (None, "link"):
             self._note_key(path, f"{show_value(key)} is passphrases: by-device", "link")
             self.implied["link.passphrases"] = "by-device"
@@ -646,6 +663,20 @@ class DraftReader:
         else:
             return False
         return True
+
+    def _read_certificates(self, value: Mapping[str, Any], path: KeyPath) -> None:
+        """Read a block about certificates: the kind of their keys, and settings of TLS."""
+        self._note_key(path, f"{show_value(str(path[-1]))} is no block of keys here", "dot1x")
+        for key, each in value.items():
+            here, state = (*path, key), CERTIFICATE_STATES.get(fold_word(key))
+            if state and fold_word(each) in TRUE:
+                self.changes.append(Change(here, str(key), frozenset({"dot1x"}), reason=state,
+                                           is_about_key=True, is_loss=True))
+            elif state and fold_word(each) in FALSE:
+                self._note_key(here, f"{show_value(key)} is off in any case", "dot1x")
+            elif fold_word(key) not in KINDS_OF_KEYS or not self._is_value(
+                    "dot1x.tls.key", key, each, here):
+                self._read_or_leave("dot1x.tls", key, each, here)
 
     def _read_phase1(self, value: str, path: KeyPath) -> bool:
         """Read the versions of TLS in wpa_supplicant's phase1. Return whether it has one."""
@@ -668,22 +699,22 @@ class DraftReader:
         folded, word = fold_word(key), fold_word(value)
         if block != "wire":
             return False
-        if folded in ("integonly", "macsecintegonly", "integrityonly") and word in (*_TRUE,
-                                                                                    *_FALSE):
-            encrypts = int(word in _FALSE)
+        if folded in ("integonly", "macsecintegonly", "integrityonly") and word in (*TRUE,
+                                                                                    *FALSE):
+            encrypts = int(word in FALSE)
             self._note_key(path, f"{show_value(key)} is encrypts: {encrypts}", "wire")
             self.implied["wire.encrypts"] = encrypts
-        elif folded in ("mode", "macsecmode", "protection", "security") and word in _WIRE_MODES:
-            encrypts = _WIRE_MODES[word]
+        elif folded in ("mode", "macsecmode", "protection", "security") and word in WIRE_MODES:
+            encrypts = WIRE_MODES[word]
             self._note_key(path, f"{show_value(f'{key}: {value}')} is encrypts: {encrypts}", "wire")
             self.implied["wire.encrypts"] = encrypts
-        elif folded in _CAK_SOURCES and word in _CAK_FROM_EAP:
+        elif folded in CAK_SOURCES and word in CAK_FROM_EAP:
             self.changes.append(Change(path, f"{key}: {value}", frozenset({"wire"}),
                                        reason=NO_CAK_FROM_EAP, is_about_key=True, is_loss=True))
-        elif folded in _CAK_SOURCES and word in _CAK_CONFIGURED:
+        elif folded in CAK_SOURCES and word in CAK_CONFIGURED:
             self._note_key(path, f"{show_value(key)} is not needed, as MKA has a key of the run",
                            "wire")
-        elif folded == "xpn" and word in _FALSE:
+        elif folded == "xpn" and word in FALSE:
             self._note_key(path, "'xpn' is off in any case", "wire")
         else:
             return False
@@ -742,7 +773,7 @@ class DraftReader:
         folded = fold_word(key)
         if folded in ("ssid", "ssid2") and isinstance(value, str):
             self.names.append(value)
-        if folded in _PASSPHRASES and block in (None, "link"):
+        if folded in PASSPHRASES and block in (None, "link"):
             self.implied.setdefault("link.keys", "psk")
         if folded == "wpa" and str(value) == "1":
             self.implied.setdefault("link.cipher", "TKIP")
@@ -774,20 +805,10 @@ class DraftReader:
             NotUnderstoodError: The value has no meaning.
         """
         layer = name.partition(".")[0]
+        joined, written = self._join_value(name, value, path, key)
         if name in LISTS:
             self._read_list(name, value, path, key=key)
-            return
-        joined = " ".join(map(str, value)) if isinstance(value, list) else value
-        number = read_quantity(joined) if isinstance(joined, str) else None
-        if number is not None and not self._is_accepted(name, joined) \
-                and self._is_accepted(name, number):
-            joined = number
-        if isinstance(joined, bool):  # as it is written: yes, on, true
-            spot = self.document.spots.get(path)
-            written = repr(f"{key}: {spot.text}" if key else spot.text) if spot else str(joined)
-        else:
-            written = show_value(f"{key}: {joined}" if key else joined)
-        if self._is_accepted(name, joined) and not isinstance(joined, bool):
+        elif self._is_accepted(name, joined) and not isinstance(joined, bool):
             self._claim_field(name, joined, path)
             is_elsewhere = len(path) > 1 and path[1] in MODELS and path[1] != layer
             called = f"{short_name(name)} of {layer}" if is_elsewhere else short_name(name)
@@ -797,7 +818,7 @@ class DraftReader:
         elif name == "link.keys" and key and isinstance(joined, str) and (
                 said := self._find_security(joined)):
             self.add_error(path, f"{written} is {said}", layer, is_loss="where a policy" in said)
-        elif name in _PROPOSALS and self._read_proposals(name, value, path):
+        elif name in PROPOSALS and self._read_proposals(name, value, path):
             pass
         elif not isinstance(joined, str | int):
             raise NotUnderstoodError
@@ -819,6 +840,21 @@ class DraftReader:
         else:
             self._set_fields(name, self._find_several(name, joined, path))
 
+    def _join_value(self, name: str, value: Any, path: KeyPath, key: str) -> tuple[Any, str]:
+        """Return the value as one text or number, and its description for messages.
+
+        The arguments are those of `_read_value`.
+        """
+        joined = " ".join(map(str, value)) if isinstance(value, list) else value
+        number = read_quantity(joined) if isinstance(joined, str) else None
+        if number is not None and not self._is_accepted(name, joined) \
+                and self._is_accepted(name, number):
+            joined = number
+        if isinstance(joined, bool):  # as it is written: yes, on, true
+            spot = self.document.spots.get(path)
+            return joined, repr(f"{key or path[-1]}: {spot.text}") if spot else str(joined)
+        return joined, show_value(f"{key}: {joined}" if key else joined)
+
     def _read_proposals(self, name: str, value: Any, path: KeyPath) -> bool:
         """Read several proposals, which both ends get. Return whether there are several.
 
@@ -831,27 +867,17 @@ class DraftReader:
         words = list_proposals(value)
         meant = {word: proposal for word in words
                  if (proposal := find_proposal(word, is_ike=is_ike)) is not None}
-        shown, lacking = _join_words(words), [word for word in words if word not in meant]
-        if not words:
+        shown, lacking = join_words(words), [word for word in words if word not in meant]
+        if not words or (meant and len(words) < 2 and not isinstance(value, list | dict)):
             return False
-        if not meant and lacking:  # so that the policy has one in any case
-            meant = {word: proposal for word in lacking[:1]
-                     if (proposal := find_nearest_proposal(word, is_ike=is_ike)) is not None}
-            if not meant:
-                return False
-            [[word, instead]] = meant.items()
-            # Without other mistakes, the loader's message says which keywords are known.
-            self.add_error(path, f"{show_value(word)} is {NOT_MEASURED} ({instead} is)", layer,
-                           is_loss=True, is_minor=path[-1] == short_name(name))
-            if not lacking[1:]:
-                self._claim_field(name, instead, path)
-                return True
-            lacking = lacking[1:]
-        elif len(words) < 2 and not isinstance(value, list | dict):
-            return False
+        if not meant:
+            return self._take_nearest(name, words, path)
         if lacking:
             self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", layer,
                            is_loss=True)
+        if not is_ike and any(re.search(r"ke\d_|ml-?kem", word) for word in meant):
+            self.add_error(path, "ML-KEM has no place in proposals of ESP, whose keys come of "
+                           "IKE's", layer, is_loss=True)
         names = list(dict.fromkeys(meant.values()))
         self._claim_field(name, names[0], path)
         if len(names) > 1:
@@ -863,6 +889,20 @@ class DraftReader:
             self.add_error(path, f"{show_value(shown)} is {short_name(name)}, one proposal", layer)
         elif not lacking:
             self.add_error(path, f"{show_value(shown)} is {names[0]}", layer)
+        return True
+
+    def _take_nearest(self, name: str, words: Sequence[str], path: KeyPath) -> bool:
+        """Set the proposal most similar to one that is not measured. Return whether there is one.
+
+        So the policy has a proposal in any case.
+        """
+        instead = find_nearest_proposal(words[0], is_ike=name == "ipsec.ike_proposal")
+        if instead is None:
+            return False
+        # Without other mistakes, the loader's message says which keywords are known.
+        self.add_error(path, f"{show_value(', '.join(words))} is {NOT_MEASURED} ({instead} is)",
+                       "ipsec", is_loss=True, is_minor=path[-1] == short_name(name))
+        self._claim_field(name, instead, path)
         return True
 
     def _read_list(self, name: str, value: Any, path: KeyPath, *, key: str = "") -> None:
@@ -886,7 +926,7 @@ class DraftReader:
         if not known or not self._is_accepted(name, known):
             raise NotUnderstoodError
         lacking = [str(word) for word, item in zip(words, meant, strict=True) if item is None]
-        layer, shown = name.partition(".")[0], show_value(_join_words(value))
+        layer, shown = name.partition(".")[0], show_value(join_words(value))
         if lacking:  # Without other mistakes, the loader's message says which words are known.
             self.add_error(path, f"{show_value(', '.join(lacking))} is {NOT_MEASURED}", layer,
                            is_loss=True, is_minor=True)
@@ -957,46 +997,57 @@ class DraftReader:
     def _find_several(self, name: str, value: Any, path: KeyPath) -> Fields:
         """Return the meaning of the first of several words, or of a misspelt word."""
         words = [word for word in re.split(r"[\s,;+/|]+", str(value)) if word]
-        if name == "link.keys" and (mixture := find_mixture(words)) is not None:
-            self.add_error(path, f"{show_value(value)} is several key managements, of which the "
-                           "station uses one (keys)", "link")
-            return mixture
-        if name == "link.cipher" and {*map(fold_word, words)} in _OLD_AND_NEW:
-            self.add_error(path, f"{show_value(value)} is CCMP for stations that have it, and TKIP "
-                           "for frames to all", "link")
-            return {"link.cipher": "CCMP", "link.group_cipher": "TKIP"}
-        if name == "link.group" and len(words) > 1 and {*words} <= {"19", "20", "21"}:
-            self.add_error(path, f"{show_value(value)} is several groups, of which both ends use "
-                           "one (group)", "link")
-            groups = [int(word) for word in dict.fromkeys(words)]
-            return {"link.group": groups[0], "link.station_groups": groups,
-                    "link.access_point_groups": [*groups]}
-        if name == "link.vlan" and len(words) > 1 and all(
-                word.isdecimal() and self._is_accepted(name, int(word)) for word in words):
-            self.add_error(path, f"{show_value(value)} is vlan of the first station, and "
-                           "further_vlans of the others", "link")
-            first, *others = dict.fromkeys(map(int, words))
-            return {"link.vlan": first, **({"link.further_vlans": others} if others else {})}
-        if name == "link.akm" and {*map(fold_word, words)} == {"sha1", "sha256"}:
-            self.add_error(path, f"{show_value(value)} is two key managements, of which the "
-                           "station uses one (akm)", "link")
-            written = (self.document.data.get("layers"), self.said, self.translated)
-            keys = "EAP" if "eap" in str(written) else "PSK"
-            return {"link.akm": "sha256", "link.offered": [f"WPA-{keys}", f"WPA-{keys}-SHA256"]}
-        if name in _ONE_OF_A_NETWORK and path[-1] == short_name(name):
-            raise NotUnderstoodError  # its message says that one network has one of them
+        if (fields := self._find_combined(name, words, value, path)) is not None:
+            return fields
         known = [fields for word in words if (fields := find_meaning(name, word)) is not None]
         if len(words) < 2 or len(known) < len(words):
             raise NotUnderstoodError
         best = max(known, key=lambda fields: fields.get(name) == "CCMP") \
             if name == "link.cipher" else known[0]
         layer = name.partition(".")[0]
+        # Without other mistakes, the loader's message says that one network has one of them.
         self.add_error(path, f"{show_value(value)} is several where a policy has one "
-                       f"({best.get(name)})", layer, is_loss=True)
+                       f"({best.get(name)})", layer, is_loss=True,
+                       is_minor=name in ONE_OF_A_NETWORK and path[-1] == short_name(name))
         return best
+
+    def _find_combined(self, name: str, words: Sequence[str], value: Any,
+                       path: KeyPath) -> Fields | None:
+        """Return the fields that several words mean together, None if they do not go together."""
+        fields: Fields | None = None
+        what, folded = "", {*map(fold_word, words)}
+        if name == "link.keys" and (mixture := find_mixture(words)) is not None:
+            fields, what = mixture, ("several key managements, of which the station uses one "
+                                     "(keys)")
+        elif name == "link.cipher" and folded in OLD_AND_NEW:
+            fields = {"link.cipher": "CCMP", "link.group_cipher": "TKIP"}
+            what = "CCMP for stations that have it, and TKIP for frames to all"
+        elif name == "link.group" and (groups := find_all(name, words)):
+            fields = {"link.group": groups[0], "link.station_groups": groups,
+                      "link.access_point_groups": [*groups]}
+            what = "several groups, of which both ends use one (group)"
+        elif name == "link.vlan" and len(words) > 1 and all(
+                word.isdecimal() and self._is_accepted(name, int(word)) for word in words):
+            first, *others = dict.fromkeys(map(int, words))
+            fields = {"link.vlan": first, **({"link.further_vlans": others} if others else {})}
+            what = "vlan of the first station, and further_vlans of the others"
+        elif name == "link.akm" and folded == {"sha1", "sha256"}:
+            written = (self.document.data.get("layers"), self.said, self.translated)
+            keys = "EAP" if "eap" in str(written) else "PSK"
+            fields = {"link.akm": "sha256", "link.offered": [f"WPA-{keys}", f"WPA-{keys}-SHA256"]}
+            what = "two key managements, of which the station uses one (akm)"
+        elif name == "link.roaming" and len(words) > 1 and folded <= {*HINTS}:
+            fields = {each: meant for word in folded for each, meant in HINTS[word].items()}
+            what = ("fast transition, neighbor reports and BSS transition, each in a field of its "
+                    "own")
+        if fields is not None:
+            self.add_error(path, f"{show_value(value)} is {what}", "link")
+        return fields
 
     def _set_fields(self, name: str, fields: Fields) -> None:
         """Set the field for which a word was written, and other fields that the word implies."""
+        if "link.sae" in fields:
+            self.implied.setdefault("link.keys", "sae")
         for each, value in fields.items():
             if each == name:
                 self.translated[each] = value
@@ -1015,7 +1066,7 @@ class DraftReader:
         former = self.translated.get(name)
         if name == "dot1x.tls.version" and former is not None:
             value_set = max(str(value), str(former))
-        elif former is not None and (name in _PROPOSALS or (
+        elif former is not None and (name in PROPOSALS or (
                 name == "ipsec.authentication" and str(former).startswith("eap"))):
             value_set = former
         else:
@@ -1045,7 +1096,8 @@ class DraftReader:
 
         The other arguments are fields of `Change`.
         """
-        own = {part for part in path[1:2] if layers and path[0] == "layers" and len(path) > 2}
+        own = {str(part) for part in path[1:2]
+               if layers and path[0] == "layers" and len(path) > 2}
         self.changes.append(Change(path, text, frozenset({*layers, *(own & {*MODELS})}),
                                    is_about_key=is_about_key,
                                    is_minor=is_minor, is_loss=is_loss))

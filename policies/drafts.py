@@ -26,6 +26,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,13 +52,14 @@ from policies.vocabulary import (
     CREDENTIAL,
     FROM_MEDIUM,
     FROM_SCENARIO,
+    KEY_MANAGEMENTS,
     LAYER_NAMES,
     NOT_MEASURED,
     fold_word,
 )
 
 #: Characters of a corrected line; a longer one would hide what is wrong.
-_LONGEST_LINE = 420
+_LONGEST_LINE = 640
 #: Mistakes that a message describes; the corrected line has all of them.
 _DESCRIBED = 4
 #: Mistakes that a message describes if it names all that the corrected line lacks.
@@ -178,6 +180,7 @@ class _Corrector:
             self._complete_link(link, dot1x)
             if link.get("keys") == "eap" and not dot1x:
                 layers["dot1x"] = dot1x = {}
+            if dot1x is not None and "eap" not in dot1x and (dot1x or link.get("keys") == "eap"):
                 self._add_key(dot1x, "dot1x", "eap",
                               "TLS" if link.get("akm") == "suite-b-192" else "PEAP")
             if link.get("akm") == "suite-b-192" and dot1x and dot1x.get("eap") == "TLS":
@@ -198,12 +201,16 @@ class _Corrector:
 
     def _complete_link(self, link: dict[str, Any], dot1x: dict[str, Any] | None) -> None:
         is_wep = str(link.get("cipher")).startswith("WEP")
+        self._complete_suite(link)
         if "keys" not in link and "cipher" in link and not is_wep:
             self._add_key(link, "link", "keys", "eap" if dot1x else "psk")
         if link and "cipher" not in link:
             self._add_key(link, "link", "cipher", "CCMP")
         if link.get("keys") in EXCHANGED and not link.get("pmf"):
             self._add_key(link, "link", "pmf", 2)
+        has_sae = {"SAE", "FT-SAE"} & {*map(str, link.get("offered") or ())}
+        if has_sae and not link.get("pmf") and "link.pmf" not in self.reader.said:
+            self._add_key(link, "link", "pmf", 1)
         if dot1x and "eap" in dot1x and "link.keys" not in {**self.reader.said,
                                                             **self.reader.translated}:
             link["keys"] = "eap" if not is_wep else link.get("keys", "eap")
@@ -216,6 +223,19 @@ class _Corrector:
                 ("layers", "link"), f"roaming: {link['roaming']} has a key management of its own, "
                 "without akm", "link", is_loss=True)
             del link["akm"]
+
+    def _complete_suite(self, link: dict[str, Any]) -> None:
+        """Replace values that contradict the 192-bit suite, if a word means this suite."""
+        if link.get("akm") != "suite-b-192" or "link.akm" in self.reader.said:
+            return
+        for name, value in KEY_MANAGEMENTS["WPA-EAP-SUITE-B-192"].items():
+            key = name.partition(".")[2]
+            if link.get(key) != value and not str(link.get(key)).endswith("-256"):
+                if name in self.reader.said:
+                    self.reader.add_error(
+                        ("layers", "link", key), f"{key}: {link[key]} is not of the 192-bit suite",
+                        "link", is_loss=True)
+                link[key] = value
 
     @staticmethod
     def _complete_mixture(link: dict[str, Any]) -> None:
@@ -236,14 +256,23 @@ class _Corrector:
             tokens = ike.split("-")
             self._add_key(ipsec, "ipsec", "esp_proposal", "-".join(
                 tokens[:1 if "-prf" in ike else 2]))
-        if ipsec["ike"] == 2 and not {"mobike", "mode"} & {*ipsec} and (
-                needing := [name for name in ("dpd", "keepalive") if ipsec.get(name)]):
-            self._add_key(ipsec, "ipsec", "mobike", 1)
-            path = next((path for path in self.document.spots if "layers" in path
-                         and fold_word(path[-1]).startswith(needing[0])), ("layers", "ipsec"))
-            self.reader.add_error(
-                path, f"{needing[0]} is measured behind a router with "
-                "NAT, so mobike: 1 is added", "ipsec", is_minor=True)
+        for name in ("dpd", "keepalive"):
+            if ipsec.get(name) and not ipsec.get("mobike"):
+                self._leave_nat(ipsec, name)
+
+    def _leave_nat(self, ipsec: dict[str, Any], name: str) -> None:
+        """Leave out dead peer detection or NAT keepalives, and note the reason.
+
+        They need a scenario with NAT, and MOBIKE, which would replace Mobile IP.
+        """
+        seconds = ipsec.pop(name)
+        claimed = (path for field, _, path in self.reader.claims if field == f"ipsec.{name}")
+        written = (path for path in self.document.spots if path[-1:] == (name,))
+        path = next(chain(claimed, written), ("layers", "ipsec", name))
+        self.changes.append(Change(
+            path, show_value(str(path[-1])), frozenset({"ipsec"}), reason="it is measured behind a "
+            f"router with NAT, and a policy for that has mobike: 1 and {name}: {seconds}",
+            is_about_key=True, is_loss=True))
 
     def _add_key(self, block: dict[str, Any], layer: str, key: str, value: Any) -> None:
         self.reader.note_added(("layers", layer, key), key, layer)

@@ -195,8 +195,8 @@ class IpsecLayer(SparseLayer):
                                  f"{other}", f"leave out {field}", (field,), ("mobike",))
             if getattr(self, field) and not self.mobike:
                 raise make_fault(f"{field} is measured behind a router with NAT, and mobike is "
-                                 "needed to get there", f"write mobike: 1, or leave out {field}",
-                                 (field,), ("mobike",))
+                                 "needed to get there", f"leave out {field}, or write mobike: 1 "
+                                 "for a scenario with nat", (field,), ("mobike",))
         if self.dpd and self.keepalive and self.dpd <= self.keepalive:
             raise make_fault(f"dpd: {self.dpd} sends before keepalive: {self.keepalive} is over",
                              "write a shorter keepalive, or leave it out", ("keepalive",),
@@ -373,11 +373,13 @@ class Layers(UpperLayers):
             return self
         tls = self.dot1x.tls
         if tls is None or tls.key not in SUITE_KEYS or tls.version == "1.3":
-            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or "
-                             "of RSA with 3072 bits or more", "write tls: {key: p-384}, without "
+            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, "
+                             "or of RSA with 3072 bits or more", "write tls: {key: p-384}, without "
                              "version", ("dot1x", "tls" if tls else "eap"), ("link", "akm"))
-        if tls.station_key and tls.station_key not in SUITE_KEYS:
-            raise make_fault(f"the 192-bit suite has no certificates with {tls.station_key}",
+        # With RSA at the server, wpa_supplicant offers signatures of RSA alone (tls_suiteb=1).
+        if tls.station_key and not (tls.station_key in SUITE_KEYS and tls.station_key != "p-384"):
+            raise make_fault(f"the 192-bit suite has no certificates with {tls.station_key} beside "
+                             f"{tls.key}",
                              "leave out station_key", ("dot1x", "tls", "station_key"),
                              ("link", "akm"))
         return self

@@ -442,19 +442,18 @@ class LinkLayer(SparseLayer):
     def _check_h2e(self) -> None:
         """Refuse a station of hash to element that accepts key managements without SAE.
 
-        wpa_supplicant skips each access point that does not announce hash to element (2.10, 2.11).
+        wpa_supplicant 2.10 skips each access point that does not announce hash to element.
         """
         without = [name for name in self.accepted or () if name not in _SAE_MANAGEMENTS]
-        supplicant = self.options.wpa_supplicant
-        is_strict = self.sae == "h2e" or str(supplicant.get("sae_pwe", "")) == "1" \
-            or "sae_password_id" in supplicant
+        is_strict = self.sae == "h2e" or str(
+            self.options.wpa_supplicant.get("sae_pwe", "")) == "1"
         if self.keys == "sae" and is_strict and without:
             place = ("sae",) if self.sae else ("options", "wpa_supplicant")
-            cause = "sae" if self.sae else "sae_pwe and sae_password_id"
+            cause = "sae" if self.sae else "the option sae_pwe"
             raise make_fault("a station of hash to element joins no access point without it, so "
                              f"that it does not use {without[0]}",
-                             f"leave {without[0]} out of accepted, or leave out {cause}", ("accepted",),
-                             place)
+                             f"leave {without[0]} out of accepted, or leave out {cause}",
+                             ("accepted",), place)
 
     def _check_preference(self, key_management: str | None) -> None:
         """Refuse a station that would use another key management than that of `keys`."""

@@ -34,6 +34,8 @@ _ANY = "any"
 _TABLE = Path(__file__).with_name("daemon_options.yml")
 #: Parts of names that contain a secret, in addition to those in the table.
 _SECRET_WORDS = frozenset(("secret", "password", "passwd", "passphrase", "pin", "token"))
+#: Names with such a word that contain none.
+_NO_SECRETS = frozenset(("sae_track_password",))
 _SECRET_VALUE = re.compile(r"\b(passw(or)?d|passphrase|secret|pin|psk)\s*=", re.IGNORECASE)
 _TLS_SWITCH = re.compile(r"tls_disable_tlsv1_(\d)=(\d)")
 
@@ -115,7 +117,7 @@ class OptionSetting(NamedTuple):
 def is_secret(daemon: Daemon, name: str, value: object = "") -> bool:
     """Return whether a daemon option contains a secret, by its name or its value."""
     return (load_options().find_group(daemon, name).set_by == "secret"
-            or bool(_SECRET_WORDS & set(name.lower().split("_")))
+            or (name not in _NO_SECRETS and bool(_SECRET_WORDS & set(name.lower().split("_"))))
             or bool(_SECRET_VALUE.search(str(value))))
 
 
@@ -180,7 +182,7 @@ def check_phase1(setting: OptionSetting, eap: str, version: str) -> None:
                          f"leave tls_disable_tlsv1_{others[0][-1]}=0 out of it" + (
                              f', or write version: "{others[0]}" in dot1x.tls'
                              if eap in ("TLS", *TUNNELS) and others[0] in ("1.2", "1.3") else "")
-                         + (" (--fault tls-1.3-alone has a station that offers nothing else)"
+                         + (" ('run --fault' has a station that offers nothing else)"
                             if others[0] == "1.3" else ""),
                          setting.path)
 

@@ -54,15 +54,13 @@ NO_XPN = "wpa_supplicant has no suite with XPN"
 NO_CAK_FROM_EAP = "a key (CAK) from EAP is not measured here, all wires have one of the run"
 ISOLATED = "frames between stations pass their agent here"
 #: Why a policy has no certificate that is not valid, by the word for it.
-_EXPIRED = ("policies have valid certificates, and a fault of a run has expired ones: --fault "
-            "expired-certificate, expired-server-certificate or expired-intermediate")
+_NO_FAULTS = ("policies have valid certificates of one authority, and 'run --fault' others "
+              "('./qop studies --faults' lists them)")
 CERTIFICATE_STATES: Mapping[str, str] = {
-    **dict.fromkeys(("expired", "outofdate", "outdated", "notyetvalid"), _EXPIRED),
-    "revoked": "tls.revocation: crl or ocsp has the server refuse such certificates, and --fault "
-    "revoked-certificate gives the station one",
-    **dict.fromkeys(("selfsigned", "untrusted", "unknownca", "wrongca", "invalid", "rogue"),
-                    "policies have certificates of one authority, and --fault wrong-ca has the "
-                    "station trust another one")}
+    "revoked": "tls.revocation: crl or ocsp has the server refuse such certificates",
+    **dict.fromkeys((
+        "expired", "outofdate", "outdated", "notyetvalid", "selfsigned", "untrusted", "unknownca",
+        "wrongca", "invalid", "rogue"), _NO_FAULTS)}
 #: Prefix of a reason among other names of keys: the key is left out for it.
 LEFT_OUT = "!"
 
@@ -177,11 +175,14 @@ _AKMS = {fold_word(name): fields for name, fields in KEY_MANAGEMENTS.items()}
 _EAP_WORDS: dict[str, Fields] = {
     **{fold_word(f"{prefix}{name}"): {"dot1x.eap": name} for name in METHODS
        for prefix in ("", "eap-", "eap")},
+    **{str(method.eap_type): {"dot1x.eap": name} for name, method in METHODS.items()},
     **{fold_word(f"{prefix}{name}-{eap}{inner}"): {"dot1x.eap": name, "dot1x.inner": inner}
        for name, within in TUNNELS.items() for inner in within for eap in ("", "eap-")
        for prefix in ("", "eap-")},
     **fold_keys({
-        "peapv0 peap-v0 ms-peap microsoft-peap peapv0-eap-mschapv2 peap0 peap-eap-mschapv2 "
+        "peapv1-gtc peap1-gtc peapv1-eap-gtc": {"dot1x.eap": "PEAP", "dot1x.inner": "GTC"},
+        "peapv0-mschapv2 peap0-mschapv2 peapv0 peap-v0 ms-peap microsoft-peap "
+        "peapv0-eap-mschapv2 peap0 peap-eap-mschapv2 "
         "eap-peapv0": {"dot1x.eap": "PEAP", "dot1x.inner": "MSCHAPV2"},
         "md5-challenge eap-md5-challenge": {"dot1x.eap": "MD5"},
         "aka-prime eap-aka-prime": {"dot1x.eap": "AKA'"},
@@ -213,11 +214,12 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "sae": "dragonfly", "owe": "oowe"})},
     "link.akm": {
         **_AKMS, **{word: fields for word, fields in SECURITY.items() if fields == _SUITE_B},
+        "192": _SUITE_B, "suiteb192bit": _SUITE_B,
         **_make_words("link.akm", {"sha1": "sha-1 sha", "sha256": "sha-256 sha2 sha2-256"})},
-    "link.pmf": _make_words("link.pmf", {
+    **{field: _make_words(field, {
         0: "off disabled disable no false none never", 2: "required mandatory require must forced "
-        "force strict", 1: "optional capable enabled enable yes true on supported "
-        "mfpc desired"}),
+        "force strict", 1: "optional capable enabled enable yes true on supported allowed "
+        "mfpc desired"}) for field in ("link.pmf", "link.station_pmf")},
     "link.sae": {**_make_words("link.sae", {
         "h2e": "hash-to-element hash2element hash-to-curve yes true on 1",
         "loop": "hunting-and-pecking hnp hunt-and-peck hunting no false off 0"}),
@@ -266,7 +268,7 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
         "clear": "real user username cleartext plain no false off 0"})},
     "dot1x.transport": _make_words("dot1x.transport", {
         "radsec": "tls radius-tls radius-over-tls rad-sec radius/tls yes true on",
-        "udp": "radius radius/udp radius-udp"}),
+        "udp": "radius radius/udp radius-udp no false off"}),
     "dot1x.accounting": _make_switch("dot1x.accounting"),
     "dot1x.message_authenticator": _make_switch("dot1x.message_authenticator", on="required",
                                                 off=None),
@@ -300,11 +302,12 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
     "wireguard.preshared_key": _make_switch("wireguard.preshared_key"),
     "quic.authentication": _make_words("quic.authentication", {"token": "bearer bearer-token"}),
     "quic.on_move": _make_words("quic.on_move", {
-        "migrate": "migration connection-migration", "reconnect": "reconnection new-connection"}),
+        "migrate": "migration connection-migration yes true on", "reconnect": "reconnection "
+        "new-connection no false off"}),
     "wire.macsec": {**_make_words("wire.macsec", {
         "GCM-AES-128": "gcm aes-128 aes-gcm-128 gcm-128 aes-128-gcm gcmp-128 802.1ae macsec "
-        "yes true on enabled 1", "GCM-AES-256": "gcm-256 aes-256 aes-gcm-256 aes-256-gcm "
-        "gcmp-256"})},
+        "macsec-128 yes true on enabled 1",
+        "GCM-AES-256": "macsec-256 gcm-256 aes-256 aes-gcm-256 aes-256-gcm gcmp-256"})},
     "wire.encrypts": _make_switch("wire.encrypts"),
 }
 #: Words that other programs have and no policy can say, with what is measured in their place.
@@ -326,7 +329,9 @@ _QUANTITY = re.compile(r"(0|[1-9]\d{0,8}) ?(b|bytes?|octets?)?", re.IGNORECASE)
 _TIME = re.compile(r"(\d{1,6}) ?(s|secs?|seconds?|m|min|minutes?|h|hours?)?", re.IGNORECASE)
 
 #: EAP methods that are not measured, with the one that has the most similar tunnel.
-NEAREST_EAP: Mapping[str, str] = dict.fromkeys(("teap", "eapteap", "fast", "eapfast"), "PEAP")
+NEAREST_EAP: Mapping[str, str] = {
+    **dict.fromkeys(("teap", "eapteap", "fast", "eapfast"), "PEAP"),
+    **dict.fromkeys(("sim", "eapsim"), "AKA")}
 #: The same, where nothing is measured in their place.
 NOTHING_LIKE_IT: Mapping[str, frozenset[str]] = {
     "dot1x.eap": frozenset((
@@ -444,8 +449,8 @@ _CREDENTIAL_KEYS = (
     "radius-secret auth-secret auth-server-shared-secret preshared-key pre-shared-key private-key "
     "public-key private-key-passwd private-key-password client-cert client-certificate client-key "
     "ca-cert ca-certificate ca-certs ca ca-path server-cert server-key wep-key wep-key0 wep-key1 "
-    "wep-key2 wep-key3 cak mka-cak ckn mka-ckn user username login leftcert rightcert certs cert "
-    "id-file eap-id xauth-id r0kh r1kh raw-psk")
+    "imsi milenage sim-pin pin wep-key2 wep-key3 cak mka-cak ckn mka-ckn user username login "
+    "leftcert rightcert certs cert id-file eap-id xauth-id r0kh r1kh raw-psk")
 _UNMEASURED_KEYS = (
     "post-up post-down pre-up pre-down save-config dpd-action dpd-timeout "
     "rekey rekey-time reauth-time life-time lifetime ike-lifetime encap fragmentation start-action "
@@ -470,6 +475,8 @@ _OTHER_REASONS = {
     "domain-suffix-match server-domain server-domain-mask": "it is server_domain of "
     "layers.dot1x.tls",
     "isolate ap-isolate isolation client-isolation": ISOLATED,
+    "cipher-suites ciphersuites tls-ciphers tls-cipher-suites": "they follow from version and key "
+    "of layers.dot1x.tls",
     "auth-algs": "open system authentication is measured here",
     "eap-server": "the authentication server is a node of its own, and layers.aaa its program",
     "logger-syslog logger-stdout ctrl-interface": "the harness sets it",
@@ -485,11 +492,13 @@ _COMMON_KEYS = {
     **dict.fromkeys(map(fold_word, _CREDENTIAL_KEYS.split()), LEFT_OUT + CREDENTIAL)}
 _LINK_KEYS = fold_keys({
     "pairwise rsn-pairwise wpa-pairwise pairwise-cipher ciphers encryption-cipher "
-    "pairwise-ciphers wpa-cipher": "link.cipher",
+    "pairwise-ciphers wpa-cipher algorithm algo": "link.cipher",
     "key-mgmt key-management wpa-key-mgmt authentication auth auth-type auth-mode security "
     "security-type security-mode encryption protection wpa-mode mode type akms akm-suites "
-    "key-source": "link.keys",
-    "ieee80211w 802.11w 11w mfp management-frame-protection protected-management-frames "
+    "key-source authentication-types authentication-type method wpa-encryption": "link.keys",
+    "client-pmf sta-pmf client-mfp sta-mfp station-mfp client-ieee80211w": "link.station_pmf",
+    "ap-pmf ap-mfp management-protection ieee80211w 802.11w 11w mfp "
+    "management-frame-protection protected-management-frames "
     "pmf-required": "link.pmf",
     "ieee80211r 802.11r 11r ft fast-transition fast-roaming fast-bss-transition roam handover "
     "handoff fbt": "link.roaming",
@@ -514,11 +523,12 @@ _LINK_KEYS = fold_keys({
     "wpa wpa-version proto protocol version rsn": LEFT_OUT + "it follows from cipher and keys",
 })
 _DOT1X_KEYS = fold_keys({
-    "eap eap-method eap-type eap-methods method outer outer-method outer-auth outer-authentication "
-    "eap-outer type authentication auth": "dot1x.eap",
-    "phase2 phase2-auth phase2-autheap phase2-method inner-auth inner-method inner-authentication "
+    "methods allowed-methods eap eap-method eap-type eap-methods method outer outer-method "
+    "outer-auth outer-authentication eap-outer type authentication auth": "dot1x.eap",
+    "eap-ttls-phase2-method eap-peap-phase2-method phase2 phase2-auth phase2-autheap "
+    "phase2-method inner-auth inner-method inner-authentication "
     "phase-2 innerauth inner-eap auth-inner tunneled tunnelled": "dot1x.inner",
-    "anonymous-identity outer-identity anonymous anonymous-id": "dot1x.identity",
+    "anonymous-identity outer-identity anonymous anonymous-id eap-identity": "dot1x.identity",
     "radsec radius-transport radius-protocol radius-tls": "dot1x.transport",
     "tls-version tls-min-version tls-max-version": "dot1x.tls.version",
     "certificate-key key-type cert-key certificate-type key-size certificate certificates cert "
@@ -529,7 +539,8 @@ _DOT1X_KEYS = fold_keys({
     "revocation revocation-check crl ocsp check-crl": "dot1x.tls.revocation",
     "realm": "dot1x.tls.realm",
     "domain-match server-name radius-name radius-server-name server-cn cn-match subject-match "
-    "altsubject-match altsubject-matches server-id": "dot1x.tls.server_name",
+    "altsubject-match altsubject-matches server-id eap-ttls-serverdomainmask "
+    "eap-peap-serverdomainmask eap-tls-serverdomainmask": "dot1x.tls.server_name",
     "domain-suffix-match domain server-domain server-domain-mask": "dot1x.tls.server_domain",
     "vlan vlan-id vlanid vlans": "link.vlan",
     "dynamic-vlan vlan-assignment": LEFT_OUT + "it follows from vlan of layers.link",
@@ -553,6 +564,7 @@ _IPSEC_KEYS = fold_keys({
         "ipsec.keepalive",
 })
 _WIREGUARD_KEYS = fold_keys({
+    "type protocol kind": LEFT_OUT + "the name of the layer says it",
     "roaming roam": "wireguard.roams", "auth": "wireguard.authentication",
     "mtu": "wireguard.mtu",
     "keepalive persistent-keepalive keepalive-interval persistent-keepalive-interval":
@@ -668,10 +680,11 @@ def find_nearest_proposal(text: str, *, is_ike: bool) -> str | None:
     # The largest group of the same kind, in place of a larger one.
     group = "modp4096" if "modp" in text.casefold() else "ecp384"
     has_group = is_ike or "group" in known or bool(re.search(r"modp|ecp|curve|x448", text))
-    words = [known.get("encryption", "aes256"), known.get("integrity", "sha256"),
-             *([known.get("prf", "")] if "prf" in known and known.get("encryption") in AEADS
-               else []), *([known.get("group", group)] if has_group else [])]
-    return find_proposal("-".join(words), is_ike=is_ike)
+    encryption = known.get("encryption") or "aes256"
+    words = [encryption, known.get("integrity") or "sha256",
+             *([known["prf"]] if "prf" in known and encryption in AEADS else []),
+             *([known.get("group", group)] if has_group else [])]
+    return find_proposal("-".join(map(str, words)), is_ike=is_ike)
 
 
 def split_proposal(text: str, *, skips_unknown: bool = False) -> dict[str, str] | None:

@@ -44,9 +44,10 @@ _PASSED = frozenset((
     "wpa_group_update_count", "wpa_pairwise_update_count", "wpa_disable_eapol_key_retries",
     "wep_rekey_period", "assoc_sa_query_max_timeout", "assoc_sa_query_retry_timeout",
     "eap_reauth_period", "eapol_version", "sae_anti_clogging_threshold", "anti_clogging_threshold",
-    "sae_sync", "sae_confirm_immediate", "sae_require_mfp", "owe_ptk_workaround",
-    "disable_pmksa_caching", "ignore_broadcast_ssid", "reassociation_deadline", "r0_key_lifetime",
-    "transition_disable", "radius_acct_interim_interval",
+    "sae_sync", "sae_track_password", "sae_confirm_immediate", "sae_require_mfp",
+    "owe_ptk_workaround", "disable_pmksa_caching", "ignore_broadcast_ssid",
+    "reassociation_deadline", "r0_key_lifetime", "transition_disable",
+    "radius_acct_interim_interval",
     "ft_r0_key_lifetime", "r1_max_key_lifetime", "ft_psk_generate_local"))
 #: Value of hostapd's option wpa for WPA and WPA2 (RSN) in one network.
 _WPA_AND_RSN = 3
@@ -290,37 +291,46 @@ def _set_radius(draft: PolicyDraft, option: Option) -> bool:
     return True
 
 
-def _place_option(draft: PolicyDraft, option: Option) -> None:
-    """Pass an option of hostapd to the daemon if no field exists for it, or leave it out."""
-    value = strip_quotes(option.value)
-    if option.name == "dynamic_vlan":
-        return  # Its meaning depends on options behind it: see _set_vlan.
-    if draft.has_set(option.setting):
-        return
-    if not value.strip():
-        draft.leave_out(option.setting, "the file leaves it empty")
-    elif _set_radius(draft, option):
-        pass
-    elif _USUAL.get(option.name) == value or (
-            option.name == "ft_psk_generate_local" and value == "1"
-            and draft.find_value("link.keys") == "psk"):
-        draft.take_over(option.setting)
-    elif option.name == "wpa_psk_file" and draft.find_value("link.keys") == "psk" \
-            and draft.find_value("link.cipher") != "TKIP" and "link.offered" not in draft.fields:
+def _set_link_field(draft: PolicyDraft, option: Option) -> bool:
+    """Set a field that an option means in some networks, and return whether this is one."""
+    keys = draft.find_value("link.keys")
+    has_one_passphrase = keys == "psk" and draft.find_value("link.cipher") != "TKIP" \
+        and "link.offered" not in draft.fields
+    if _USUAL.get(option.name) == strip_quotes(option.value):
+        return False
+    if option.name == "wpa_psk_file" and has_one_passphrase:
         draft.set_field("link.passphrases", "by-device", option.setting)
-    elif option.name == "wpa_psk_radius" and draft.find_value("link.keys") == "psk" \
-            and draft.find_value("link.cipher") != "TKIP" and "link.offered" not in draft.fields:
+    elif option.name == "wpa_psk_radius" and has_one_passphrase:
         draft.set_nearest({"link.passphrases": "by-device"}, option.setting,
                           "a passphrase by device from RADIUS", "passphrases by device")
     elif option.name == "ft_over_ds" and draft.find_value("link.roaming") in ("ft", "ft-pull"):
         draft.set_field("link.ft_over_ds", 1, option.setting)
         draft.note_loss(option.setting, "hostapd leaves it to each station; the policy's station "
                         "moves over the DS")
+    elif option.name.startswith("owe_transition_") and keys == "owe":
+        draft.set_field("link.owe_transition", 1, option.setting)
+    else:
+        return False
+    return True
+
+
+def _place_option(draft: PolicyDraft, option: Option) -> None:
+    """Pass an option of hostapd to the daemon if no field exists for it, or leave it out."""
+    value = strip_quotes(option.value)
+    # The meaning of dynamic_vlan depends on options behind it: see _set_vlan.
+    if option.name == "dynamic_vlan" or draft.has_set(option.setting):
+        return
+    if not value.strip():
+        draft.leave_out(option.setting, "the file leaves it empty")
+    elif _set_radius(draft, option) or _set_link_field(draft, option):
+        pass
+    elif _USUAL.get(option.name) == value or (
+            option.name == "ft_psk_generate_local" and value == "1"
+            and draft.find_value("link.keys") == "psk"):
+        draft.take_over(option.setting)
     elif option.name == "sae_password" and "|" in value:
         draft.leave_out(option.setting, f"{CREDENTIAL}; SAE with a password, a VLAN or an "
                         f"identifier of a device is {NOT_MEASURED}")
-    elif option.name.startswith("owe_transition_") and draft.find_value("link.keys") == "owe":
-        draft.set_field("link.owe_transition", 1, option.setting)
     elif option.name in _PASSED:
         pass_option(draft, "hostapd", option)
     else:

@@ -16,7 +16,14 @@ from policies.conversion import syntax
 from policies.conversion.network import Network, decode_name
 from policies.conversion.result import PolicyDraft
 from policies.conversion.source import Setting, Source
-from policies.conversion.wifi import Option, Options, find_reason, join_words, note_replaced
+from policies.conversion.wifi import (
+    HIDDEN,
+    Option,
+    Options,
+    find_reason,
+    join_words,
+    note_replaced,
+)
 from policies.conversion.wpa_supplicant import network_filler
 from policies.link import EXCHANGED
 from policies.vocabulary import CREDENTIAL, FROM_SCENARIO
@@ -78,6 +85,9 @@ def _fill_profile(draft: PolicyDraft, settings: Sequence[Setting], suffix: str,
                 draft.assume_field(f"link.{name}", value,
                                    "the profile is for networks with OWE alone")
     _set_strictness(draft, values, kind)
+    hidden = next((each for each in settings if each.key.casefold() == "hidden"), None)
+    if hidden is not None and hidden.value.lower() in _TRUE and "link.keys" in draft.fields:
+        draft.set_field(HIDDEN, 1, hidden)
 
 
 def _leave_setting(draft: PolicyDraft, setting: Setting) -> None:

@@ -16,7 +16,7 @@ from policies.conversion.network import Network, decode_name
 from policies.conversion.result import PolicyDraft, make_refusal
 from policies.conversion.source import Section, Setting, Source
 from policies.conversion.tunnels import fill_wireguard
-from policies.conversion.wifi import Option, Options, note_replaced
+from policies.conversion.wifi import HIDDEN, Option, Options, note_replaced
 from policies.conversion.wpa_supplicant import network_filler
 from policies.vocabulary import CREDENTIAL, FROM_SCENARIO, NOT_MEASURED
 
@@ -150,6 +150,8 @@ def _fill_macsec(draft: PolicyDraft, sections: Sequence[Section], values: _Value
         for setting in section.settings:
             if setting.key.startswith("mka-"):
                 draft.leave_out(setting, CREDENTIAL)
+            elif section.name == "macsec" and setting.key == "parent":
+                draft.leave_out(setting, FROM_SCENARIO)
 
 
 # --- Wi-Fi ---
@@ -171,6 +173,12 @@ def _fill_wifi(draft: PolicyDraft, sections: Sequence[Section], values: _Values)
         options = _without_ciphers(draft, options)
         network_filler(Options(options), line, "the profile")(draft)
         _say_defaults(draft, options)
+        hidden = values.get(("wifi", "hidden"))
+        if hidden is not None and hidden.value.lower() in ("true", "1", "yes") \
+                and "link.keys" in draft.fields:
+            draft.set_field(HIDDEN, 1, hidden)
+        if draft.find_value("link.roaming") == "fils":
+            draft.take_over(*(option.setting for option in options if option.name == "key_mgmt"))
     else:  # an open network
         for option in options:
             draft.leave_out(option.setting, FROM_SCENARIO)

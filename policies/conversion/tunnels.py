@@ -259,8 +259,9 @@ def _leave_dpd(draft: PolicyDraft, setting: Setting) -> None:
     """Leave out dead peer detection, which a policy has for routers with NAT alone."""
     seconds = read_seconds(strip_quotes(setting.value))
     if seconds:
+        mobike = "" if draft.find_value("ipsec.mobike") else "mobike: 1 and "
         draft.leave_out(setting, "ipsec.dpd is measured behind a router with NAT: for such a "
-                        f"scenario add mobike: 1 and dpd: {min(max(seconds, 5), 600)}")
+                        f"scenario add {mobike}dpd: {min(max(seconds, 5), 600)}")
 
 
 class _End(NamedTuple):

@@ -41,6 +41,8 @@ _WEP_DIGITS = {10: "WEP-40", 26: "WEP-104"}
 _WEP_CHARACTERS = {5: "WEP-40", 13: "WEP-104"}
 
 
+#: The option of hostapd for a hidden network.
+HIDDEN = "link.options.hostapd.ignore_broadcast_ssid"
 #: Options that name several servers, keys or networks, each on a line of its own.
 _REPEATABLE = re.compile(r"r[01]kh$|sae_password$|(auth|acct)_server_|radius_(auth|acct)_req_attr$|"
                          r"nai_realm$|roaming_consortium|venue_(name|url)$|anqp_elem$|hs20_|osu_|"
@@ -592,18 +594,19 @@ _REASONS = {
     "ocsp": "the testbed's RADIUS server gives no OCSP response about itself, and "
             "dot1x.tls.revocation has it check the certificates of stations",
     "scan_ssid": "add link.options.hostapd.ignore_broadcast_ssid: 1 if the network is hidden",
-    "ft_over_ds": "it is of fast transition, which the network does not have",
+    "ft_over_ds": "it is of fast transition, which the policy does not have",
+    "sae_pwe": "it is of SAE, which the policy does not have",
     "max_num_sta": FROM_SCENARIO,
     "ap_isolate": ISOLATED,
     **dict.fromkeys(("mobility_domain", "r1_key_holder", "erp_domain", "fils_realm",
                      "fils_cache_id"), "qop has its own, the same for all access points"),
     **dict.fromkeys(("pmk_r1_push", "ft_bridge"),
-                    "it is of fast transition, which the network does not have"),
+                    "it is of fast transition, which the policy does not have"),
     "auth_algs": "open system authentication is measured here",
     **dict.fromkeys(("eap_server", "eap_user_file"), "the authentication server is a node of its "
                     "own here, and layers.aaa names its program"),
-    "auth_server_type": "dot1x.transport is of 802.1X, which the network does not have",
-    "acct_server_addr": "dot1x.accounting is of 802.1X, which the network does not have",
+    "auth_server_type": "dot1x.transport is of 802.1X, which the policy does not have",
+    "acct_server_addr": "dot1x.accounting is of 802.1X, which the policy does not have",
     "acct_server_port": "qop has its own; dot1x.accounting has access points use it",
     "fast_reauth": "dot1x.tls.sessions is of EAP-TLS, PEAP and TTLS",
     "ap_scan": "the harness says which access point a station joins",

@@ -72,7 +72,7 @@ OWN: dict[str, dict[str, Any]] = {
     "vlan-psk": example("wpa2-psk-vlan"), "vlans": example("wpa2-eap-vlans"),
     "vlans-psk": example("wpa2-psk-vlans"),
     "over-ds": example("wpa3-sae-ft-over-ds"),
-    "fast-192-bit": example("wpa3-eap-192-bit-ft"),
+    "fast-192-bit": example("wpa3-eap-192-bit-ft"), "rsa-192-bit": example("wpa3-eap-192-bit-rsa"),
     "sae-groups": example("wpa3-sae-groups"),
     "peap-first": whole({"link": {"cipher": "CCMP", "keys": "eap"},
                          "dot1x": {"eap": "TLS", "first_offer": "PEAP"}}),
@@ -146,7 +146,7 @@ SOME_NODES = {**dict.fromkeys(["wpa3-sae", "mixed-psk", "mixed-sae", "by-device"
                                "tkip-group", "owe-transition", "tkip", "wep-40"],
                               ("station", "access_point")),
               **dict.fromkeys(["ikev2-transport", "aka", "temporary", "nested", "ike-lists",
-                               "esp-lists", "ike-password",
+                               "esp-lists", "ike-password", "rsa-192-bit",
                                "listed", "asked"], ("station", "home_agent")),
               "unasked": ("home_agent",), "vlan-ignored": ("access_point", "home_agent"),
                "vlans": ("home_agent",), "peap-first": ("home_agent",),
@@ -901,6 +901,17 @@ def test_access_points_pass_fast_transition_on_where_the_policy_says(rendered: R
     assert "ft_over_ds" not in both(rendered, "wpa3-sae")[0]
     for end in both(rendered, "fast-192-bit"):
         assert "FT-EAP-SHA384" in (end.get("wpa_key_mgmt"), end.get("key_mgmt"))
+
+
+def test_both_ends_of_the_192_bit_suite_have_its_one_cipher_suite(rendered: Rendered) -> None:
+    """With RSA the station's word for the suite, which also refuses short keys."""
+    suite = "ECDHE-RSA-AES256-GCM-SHA384"
+    station = rendered.path("rsa-192-bit", "a2/wpa_supplicant.conf").read_text()
+    assert 'phase1="tls_suiteb=1"' in station
+    assert f'openssl_ciphers="{suite}"' in station
+    server = rendered.path("rsa-192-bit", "ha-a/freeradius/radiusd.conf").read_text()
+    assert f'cipher_list = "{suite}"' in server
+    assert 'ecdh_curve = "secp384r1"' in server
 
 
 def test_each_end_has_its_groups_of_sae(rendered: Rendered) -> None:

@@ -148,7 +148,8 @@ EXPECTED: Mapping[str, Sample] = {
         {"link": {**WPA2_PSK, "group_cipher": "TKIP"}},
         ("TKIP: a policy has one cipher", f":9: key: {CREDENTIAL}")),
     "office.nmconnection": Sample(
-        {"link": {**WPA2_EAP, "pmf": 2, "accepted": ["WPA-EAP-SHA256", "WPA-EAP"]}, "dot1x": {
+        {"link": {**WPA2_EAP, "pmf": 2, "accepted": ["WPA-EAP-SHA256", "WPA-EAP"],
+                  "options": {"hostapd": {"ignore_broadcast_ssid": 1}}}, "dot1x": {
             **PEAP, **ANONYMOUS, "tls": {"server_name": "radius.example.org"}}},
         (f":29: [802-1x] password: {CREDENTIAL}", f":36: [ipv4] address1: {SCENARIO}",
          "domain-suffix-match: a policy has one name of the server, from altsubject-matches"),
@@ -168,7 +169,8 @@ EXPECTED: Mapping[str, Sample] = {
     "Home.psk": Sample({"link": WPA3}, ("layers.link.keys: sae is assumed",)),
     "Work.psk": Sample({"link": {**WPA2_PSK, "pmf": 1, **ALL_PSK}},
                        ("iwd takes SAE (WPA3) where the access",)),
-    "eduroam.8021x": Sample({"link": {**WPA2_EAP, "pmf": 1},
+    "eduroam.8021x": Sample({"link": {**WPA2_EAP, "pmf": 1, "options": {
+        "hostapd": {"ignore_broadcast_ssid": 1}}},
                              "dot1x": {**PEAP, **ANONYMOUS, "tls": {
                                  "realm": "uni.example", "server_name": "radius.uni.example"}}},
                             (f":10: [@pem@...]: {CREDENTIAL}",)),
@@ -690,6 +692,17 @@ SETTINGS += [
                          "tls_flags=[ENABLE-TLSv1.3]\n",
      {"link": WPA2_EAP, "dot1x": {**PEAP, "tls": {"version": "1.3", "fragment_bytes": 1200}}},
      "layers.dot1x.eap: PEAP is assumed"),
+    ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\nieee80211w=2\nsae_track_password=3\n",
+     {"link": {**WPA3, "options": {"hostapd": {"sae_track_password": 3}}}}, ""),
+    ("s.conf", "connections { a {\n mobike = no\n dpd_delay = 30\n children { a { } } } }\n",
+     {"ipsec": {key: value for key, value in IPSEC.items() if key != "mobike"}},
+     "for such a scenario add mobike: 1 and dpd: 30"),
+    ("a.nmconnection", ("[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-eap\nfils=3\n"
+                       "[802-1x]\neap=tls\n"),
+     {"link": {**WPA2_EAP, "pmf": 1, "roaming": "fils"}, "dot1x": {"eap": "TLS"}},
+     "layers.link.pmf: 1 is assumed"),
+    ("w.conf", NETWORK.format("key_mgmt=WPA-EAP\neap=PEAP\nsae_pwe=2"),
+     {"link": WPA2_EAP, "dot1x": PEAP}, "sae_pwe: it is of SAE, which the policy does not have"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=SAE\nieee80211w=2\nsae_anti_clogging_threshold=3\n",
      {"link": {**WPA3, "anti_clogging": 3}}, ""),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nwpa_psk_radius=2\ndynamic_vlan=1\n",
@@ -704,7 +717,7 @@ SETTINGS += [
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nowe_transition_ifname=b\n", {"link": WPA2_PSK},
      ":6: owe_transition_ifname: it follows from layers.link.owe_transition: write 1 there"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\npmk_r1_push=1\n", {"link": WPA2_PSK},
-     ":6: pmk_r1_push: it is of fast transition, which the network does not have"),
+     ":6: pmk_r1_push: it is of fast transition, which the policy does not have"),
     ("h.conf", HOSTAPD + "wpa_key_mgmt=WPA-PSK\nrsn_preauth=1\n", {"link": WPA2_PSK},
      ":6: rsn_preauth: not measured here, but a policy's options can have it for hostapd"),
     ("h.conf", ("interface=eth0\ndriver=macsec_linux\nmacsec_policy=1\nmacsec_replay_window=8\n"
@@ -743,8 +756,8 @@ SETTINGS += [
      " option vid 31\n", {"link": {**WPA2_PSK, "passphrases": "by-device", "vlan": 30,
                                   "further_vlans": [31]}},
      f":8: wifi-station key: {CREDENTIAL}"),
-    ("wireless", "config wifi-iface\n option encryption wpa2\n option dynamic_vlan 2\n"
-                 "config wifi-vlan\n option vid 20\nconfig wifi-vlan\n option vid 40\n",
+    ("wireless", ("config wifi-iface\n option encryption wpa2\n option dynamic_vlan 2\n"
+                 "config wifi-vlan\n option vid 20\nconfig wifi-vlan\n option vid 40\n"),
      {"link": {**WPA2_EAP, "vlan": 20, "further_vlans": [40]}, "dot1x": PEAP},
      "layers.dot1x.eap: PEAP is assumed"),
     ("wireless", "config wifi-iface\n option encryption owe\n option ieee80211r 1\n",
@@ -753,19 +766,19 @@ SETTINGS += [
     ("wireless", "config wifi-iface\n option encryption none\n option ieee80211r 1\n", {},
      ":3: ieee80211r: fast transition is of WPA2 and WPA3"),
     ("wireless", "config wifi-iface\n option encryption wpa3-192\n option ieee80211r 1\n",
-     SUITE_192, "FT-EAP-SHA384: not together with WPA-EAP-SUITE-B-192 here, which a station that "
-     "has all takes; 'roaming: ft' measures fast transition"),
+     SUITE_192, ("FT-EAP-SHA384: not together with WPA-EAP-SUITE-B-192 here, which a station that "
+     "has all takes; 'roaming: ft' measures fast transition")),
     ("wireless", "config wifi-iface\n option encryption wpa2\n option fils 1\n",
      {"link": {**WPA2_EAP, "roaming": "fils"}, "dot1x": PEAP},
      "WPA-EAP: not together with FILS-SHA256 here"),
-    ("a.nmconnection", "[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-eap-suite-b-192\n"
-                       "pairwise=ccmp;\ngroup=ccmp;\n[802-1x]\neap=tls\n", SUITE_192,
+    ("a.nmconnection", ("[connection]\ntype=wifi\n[wifi-security]\nkey-mgmt=wpa-eap-suite-b-192\n"
+                       "pairwise=ccmp;\ngroup=ccmp;\n[802-1x]\neap=tls\n"), SUITE_192,
      ":5: [wifi-security] pairwise: NetworkManager has GCMP-256 with this key-mgmt in any case"),
-    ("wpa.conf", 'network={\n key_mgmt=WPA-EAP-SUITE-B-192\n eap=TLS\n phase1="tls_suiteb=1"\n'
-                 ' openssl_ciphers="ECDHE-RSA-AES256-GCM-SHA384"\n}\n',
+    ("wpa.conf", ('network={\n key_mgmt=WPA-EAP-SUITE-B-192\n eap=TLS\n phase1="tls_suiteb=1"\n'
+                 ' openssl_ciphers="ECDHE-RSA-AES256-GCM-SHA384"\n}\n'),
      {**SUITE_192, "dot1x": {"eap": "TLS", "tls": {"key": "rsa-3072"}}},
      "layers.link.pmf: 2 is assumed"),
-    ("wpa.conf", 'sae_pwe=1\nnetwork={\n key_mgmt=SAE WPA-PSK\n ieee80211w=1\n}\n',
+    ("wpa.conf", "sae_pwe=1\nnetwork={\n key_mgmt=SAE WPA-PSK\n ieee80211w=1\n}\n",
      {"link": {**WPA3, "pmf": 1, "sae": "h2e"}},
      "link.accepted is left out: a station of hash to element joins no access point without it"),
     ("wireless", DEVICE.format("sae"), {"link": WPA3},
@@ -780,7 +793,7 @@ SETTINGS += [
      {"link": {**WPA2_EAP, "pmf": 1, "accepted": ["WPA-EAP-SHA256", "WPA-EAP"]},
       "dot1x": {"eap": "TLS"}}, "'roaming: fils' is FILS alone"),
     ("s.conf", SWANCTL.format(" dpd_delay = 2m"), {"ipsec": IPSEC},
-     "such a scenario add mobike: 1 and dpd: 120"),
+     "such a scenario add dpd: 120"),
     ("s.conf", SWANCTL.format(
         " local {\n auth = pubkey\n certs = a.pem\n }\n remote {\n auth=pubkey\n }"),
      {"ipsec": {**IPSEC, "authentication": "certificate"}}, f"local.certs: {CREDENTIAL}"),

@@ -100,6 +100,36 @@ MEANT: Mapping[str, dict[str, Any]] = {
                  "dot1x": {"eap": "PEAP", "inner": "TLS"}},
     "d22-roam": {"link": {**WPA2_PSK["link"], "roaming": "ft", "options": {"hostapd": {
         "wpa_group_rekey": 600, "ignore_broadcast_ssid": 1}}}},
+    # Files in the style of controllers and of other programs.
+    "d30-cloud-managed": {"link": {**WPA2_EAP, "akm": "sha256", "pmf": 2, "vlan": 30},
+                          "dot1x": {**PEAP, "accounting": 1}},
+    "d31-iwd-as-yaml": {"link": WPA2_EAP, "dot1x": {
+        "eap": "TTLS", "inner": "PAP", "identity": "anonymous",
+        "tls": {"realm": "uni.example", "server_name": "radius.uni.example"}}},
+    "d32-interface-and-peers": {"wireguard": {"mtu": 1280, "keepalive": 25, "preshared_key": 1}},
+    "d33-two-networks": {"link": WPA2_EAP, "dot1x": {"eap": "TLS"}},
+    "d34-switches": {"link": {"cipher": "CCMP", "keys": "sae", "sae": "h2e", "roaming": "ft"}},
+    "d35-nested-encryption": {"link": {
+        **WPA2_PSK["link"], "passphrases": "by-device", "vlan": 10, "further_vlans": [20]}},
+    "d36-security-profile": {"link": {
+        "cipher": "CCMP", "keys": "sae", "pmf": 1, "roaming": "ft", "ft_over_ds": 1,
+        "options": {"hostapd": {"wpa_group_rekey": 300}}}},
+    "d37-post-quantum": {
+        "link": {"cipher": "CCMP", "keys": "sae", "pmf": 2},
+        "ipsec": {"ike": 2, "ike_proposal": "aes256gcm16-prfsha384-curve25519-ke1_mlkem768",
+                  "esp_proposal": "aes256gcm16-curve25519"}},
+    "d38-roaming-standards": {"link": {
+        **WPA2_PSK["link"], "roaming": "ft", "neighbor_report": 1, "bss_transition": 1}},
+    "d39-group-names": {"link": {
+        "cipher": "CCMP", "keys": "sae", "pmf": 2, "group": 20, "station_groups": [20, 19],
+        "beacon_protection": 1, "ocv": 1, "options": {"hostapd": {"wpa_group_rekey": 3600}}}},
+    "d40-lists-everywhere": {
+        "link": {**WPA2_EAP, "pmf": 1, "roaming": "ft",
+                 "offered": ["FT-EAP", "WPA-EAP-SHA256", "WPA-EAP"]},
+        "dot1x": {**PEAP, "tls": {"server_name": "a.uni.example"}}},
+    "d41-numbers-of-methods": {
+        "link": {"cipher": "GCMP-256", "keys": "eap", "akm": "suite-b-192", "pmf": 2,
+                 "group_mgmt": "BIP-GMAC-256"}, "dot1x": {"eap": "TLS", "tls": {"key": "p-384"}}},
     # Lists of proposals, VLANs and groups; private passphrases; numbers in quotes.
     "d24-list-of-proposals": {"ipsec": {
         "ike": 2, "ike_proposal": "aes256-sha256-modp2048", "esp_proposal": "aes256-sha256",
@@ -119,7 +149,7 @@ MEANT: Mapping[str, dict[str, Any]] = {
     "d29-macsec-mode": {"link": WPA2_EAP, "dot1x": {**PEAP, "tls": {"version": "1.3"}},
                         "wire": {"macsec": "GCM-AES-128", "encrypts": 0}},
     "d23-vpn-ends": {**WPA2_PSK, "ipsec": {"ike": 2, "ike_proposal": "aes256-sha256-modp2048",
-                                           "authentication": "psk", "dpd": 30}},
+                                           "authentication": "psk"}},
 }
 
 
@@ -387,19 +417,30 @@ NAMED_FIELDS += [
     (IKE + "ike_proposal: aes128-sha256-ecp256, keepalive: '20', dpd_delay: 30}",
      "'20' is text, where a number belongs", {"ipsec": {"keepalive": 20, "dpd": 30}}),
     ("ipsec: {ike: 2, proposals: aes128-sha256-ecp256, dpd: 30}",
-     "dpd is measured behind a router with NAT, so mobike: 1 is added",
-     {"ipsec": {"dpd": 30, "mobike": 1}}),
+     ("'dpd' is left out: it is measured behind a router with NAT, and a policy for that has "
+      "mobike: 1 and dpd: 30"), {"ipsec": {"ike_proposal": "aes128-sha256-ecp256"}}),
     ("ipsec: {version: 2, ike: aes128-sha256-ecp256, dpd: 30, mobike: no}",
-     "'dpd' is left out: dpd is measured behind a router with NAT", {"ipsec": {"mobike": 0}}),
+     "'dpd' is left out: it is measured behind a router with NAT", {"ipsec": {"mobike": 0}}),
     ("ipsec: {ike: 2, encryption: [aes256, aes128], integrity: sha256, dh: [ecp256, modp2048]}",
      "encryption: aes128 and dh: modp2048 are left out: a proposal has one algorithm of a kind",
      {"ipsec": {"ike_proposal": "aes256-sha256-ecp256"}}),
+    ("link: {keys: wpa2-psk, offered: [wpa2, wpa3]}", "'wpa2 wpa3' is WPA-PSK, SAE",
+     {"link": {"keys": "psk", "pmf": 1, "offered": ["WPA-PSK", "SAE"]}}),
+    # Blocks in place of values.
+    (IKE + "ike_proposal: aes128-sha256-ecp256, dpd: {delay: 30, action: restart}}",
+     "'action' is not known", {"ipsec": {"dpd": 30, "mobike": 1}}),
+    ("tunnel: {type: wireguard, mtu: '1400'}", "'tunnel' is called wireguard",
+     {"wireguard": {"mtu": 1400}}),
+    ("wire: MACsec-256", "write wire: {macsec: GCM-AES-256}", {"wire": {"macsec": "GCM-AES-256"}}),
+    (EAP_TLS + "certificate: {type: ecdsa, curve: p384, expired: false}}",
+     "'certificate' is no block of keys here", {"dot1x": {"tls": {"key": "p-384"}}}),
     # What other components or faults have.
-    (EAP_TLS + "certificate: expired}", "--fault expired-certificate, expired-server-certificate",
+    (EAP_TLS + "certificate: expired}",
+     "policies have valid certificates of one authority, and 'run --fault' others",
      {"dot1x": {"eap": "TLS"}}),
     (EAP_TLS + "tls: {certificate: revoked}}", "tls.revocation: crl or ocsp has the server refuse",
      {"dot1x": {"tls": {"revocation": "crl"}}}),
-    (EAP_TLS + "ca_cert: self-signed}", "--fault wrong-ca", {"dot1x": {"eap": "TLS"}}),
+    (EAP_TLS + "ca_cert: self-signed}", "and 'run --fault' others", {"dot1x": {"eap": "TLS"}}),
     (EAP_TLS.replace("TLS, ", "PEAP, inner: MSCHAPV2, phase1: tls_disable_tlsv1_3=0}"),
      "'phase1: tls_disable_tlsv1_3=0' is tls.version: 1.3, of both station and server",
      {"dot1x": {"tls": {"version": "1.3"}}}),
@@ -453,7 +494,7 @@ NAMED_FIELDS += [
      "'auth' is called authentication", {"ipsec": {"authentication": "eap-mschapv2"}}),
     (("vpn: {type: ikev2, left: {ike: aes256-sha256-modp2048}, right: {ike: aes128-sha1-modp1024}, "
       "dpd: 30}"), "'ike' is left out: another key says ike_proposal: aes256-sha256-modp2048",
-     {"ipsec": {"ike": 2, "ike_proposal": "aes256-sha256-modp2048", "dpd": 30, "mobike": 1}}),
+     {"ipsec": {"ike": 2, "ike_proposal": "aes256-sha256-modp2048"}}),
 ]
 
 
@@ -464,13 +505,13 @@ NAMED_FIELDS += [
      "'grup' is not known; write link: {cipher: CCMP, keys: eap, akm: sha256}"),
     *[(f"link: {{cipher: CCMP, keys: {word}, roaming: 3}}\n  dot1x: {{eap: 5}}", said)
       for word, said in {
-          "WPA-EAP-SHA256": "is keys: eap, akm: sha256; write keys: eap and akm: sha256 (known",
-          "FT-EAP": "is keys: eap, roaming: ft; write keys: eap and roaming: ft (known",
+          "WPA-EAP-SHA256": "write layers: {link: {cipher: CCMP, keys: eap, akm: sha256}, dot1x: {",
+          "FT-EAP": "write layers: {link: {cipher: CCMP, keys: eap, roaming: ft}, dot1x: {",
           "WPA-PSK-SHA256": "is keys: psk, akm: sha256; write keys: psk and akm: sha256 (known",
-          "WPA-EAP-SUITE-B-192": "cipher: GCMP-256, akm: suite-b-192, group_mgmt: BIP-GMAC-256, "
-          "pmf: 2; write"}.items()],
+          "WPA-EAP-SUITE-B-192": "write layers: {link: {cipher: GCMP-256, keys: eap, pmf: 2, akm: "
+          "suite-b-192, group_mgmt: BIP-GMAC-256}, dot1x: {eap: TLS"}.items()],
     ("dot1x: {eap: PEAP/GTC}\n  link: {cipher: CCMP, keys: 3}",
-     "is eap: PEAP, inner: GTC; write eap: PEAP and inner: GTC (known"),
+     "write layers: {link: {cipher: CCMP, keys: eap}, dot1x: {eap: PEAP, inner: GTC}}"),
 ])
 def test_word_beside_an_unknown_one_has_its_whole_meaning(layers: str, said: str,
                                                           tmp_path: Path) -> None:

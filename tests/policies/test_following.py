@@ -36,7 +36,7 @@ def test_a_layer_without_the_new_field_says_what_it_always_did() -> None:
 
 @pytest.mark.parametrize(("layers", "words"), [
     (("  ipsec: {ike: 1, ike_proposal: aes256-sha256-modp2048, esp_proposal: aes256-sha256, "
-     "mobike: 1}"), "mobike is IKEv2's, and ike is 1"),
+     "mobike: 1}"), "mobike belongs to IKEv2, and ike is 1"),
     (f"  ipsec: {{ike: 2, {SUITE}, mode: transport, mobike: 1}}", "mobike moves tunnels"),
     ("  wireguard: {roams: 2}", "roams"),
     ("  quic: {on_move: roam}", "write one of: migrate, reconnect"),
