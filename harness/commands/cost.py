@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,9 +36,9 @@ if TYPE_CHECKING:
 
 #: How often hostapd repeats a request to the RADIUS server (RADIUS_CLIENT_MAX_RETRIES).
 _RETRIES = 10
-#: Time for which hostapd waits for an answer to a response of the station (eapol_auth_sm.c:
-#: BE_AUTH_DEFAULT_serverTimeout), and time for which wpa_supplicant waits from the first EAPOL frame
-#: to the end (wpa_supplicant.c), in s. docs/cost.md says how both were measured.
+#: Time for which hostapd waits for the server's answer (eapol_auth_sm.c:
+#: BE_AUTH_DEFAULT_serverTimeout), and wpa_supplicant from the first EAPOL frame to the end
+#: (wpa_supplicant.c), in s. docs/cost.md says how both were measured.
 ANSWER_LIMIT_S, LOGIN_LIMIT_S = 30.0, 70.0
 #: Probabilities that are not followed further, and a share of authentications that counts as none.
 _LEAST_CHANCE, _RARE = 1e-9, 1e-3
@@ -473,7 +472,7 @@ def estimate_retries(packets: LoginPackets, loss: float, rtt_s: float) -> RetryE
                for request, reply in zip(packets.radius[::2], packets.radius[1::2], strict=True)]
     waits_s = [wait_s for count in range(_RETRIES + 1)
                if (wait_s := RADIUS_TIMER.waits_s(count)) + rtt_s < ANSWER_LIMIT_S]
-    ends: Counter[float] = Counter()
+    ends: dict[float, float] = {}
     # Probability of each state: seconds since the beginning, and round trips that are complete.
     chances: dict[tuple[float, int], float] = {(0.0, 0): 1.0}
     queue = [*chances]
@@ -483,7 +482,7 @@ def estimate_retries(packets: LoginPackets, loss: float, rtt_s: float) -> RetryE
         if at_s >= LOGIN_LIMIT_S or chance < _LEAST_CHANCE:
             continue
         if done == len(arrives):
-            ends[at_s] += chance
+            ends[at_s] = ends.get(at_s, 0.0) + chance
             continue
         lost = 1 - arrives[done]
         following = [((round(at_s + wait_s + rtt_s, 6), done + 1), lost ** number * arrives[done])
@@ -493,7 +492,7 @@ def estimate_retries(packets: LoginPackets, loss: float, rtt_s: float) -> RetryE
             if later not in chances:
                 heapq.heappush(queue, later)
             chances[later] = chances.get(later, 0.0) + chance * share
-    completed = ends.total()
+    completed = sum(ends.values())
     usual_s = rtt_s * len(arrives)
     mean_s = sum(at_s * chance for at_s, chance in ends.items()) / completed if completed else 0.0
     return RetryEstimate(math.prod(arrives), completed, max(0.0, mean_s - usual_s))

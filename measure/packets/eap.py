@@ -104,7 +104,7 @@ def split_radius_logins(messages: Iterable[tuple[float, bytes]],
         mac: The station's MAC address.
     """
     seen: set[bytes] = set()
-    #: Messages of each authentication: by the State of its last reply, or the number of its request.
+    #: Messages of each authentication, by the State of its last reply or the number of its request.
     continued: dict[bytes | None, list[bytes]] = {}
     waiting: dict[int, list[bytes]] = {}
     for at_s, message in messages:
