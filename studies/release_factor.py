@@ -8,7 +8,7 @@ table says what changes from one release to another (`analysis.reporting.release
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,25 +17,19 @@ import studies
 from measure.records.manifest import RELEASE, LevelRecord
 from studies.contract import (
     Cell,
-    Clock,
-    ExpectedCost,
     Factor,
-    Judgement,
     Level,
     Repetition,
     Settings,
     TestbedSpec,
     fixed_levels,
 )
-from studies.study import Metric, Study
+from studies.study import Study
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from analysis.cells import Cells
     from analysis.present.report import Report
     from analysis.queueing import Model
-    from analysis.reporting.clock_comparison import MetricPart
     from analysis.results import Results
     from analysis.table import Table
 
@@ -88,6 +82,14 @@ def _restore_study(name: str) -> Study:
     return load_study(name, [RELEASE])
 
 
+def _call_single(method: str) -> Callable[..., Any]:
+    """Return a method that calls the other study's, with cells and repetitions of no release."""
+    def call_method(study: StudyOnReleases, *args: Any) -> Any:
+        return getattr(study.single, method)(*map(_remove_release, args))
+
+    return call_method
+
+
 class StudyOnReleases(Study):
     """A study with the factor "release", measured and evaluated by another study's code.
 
@@ -111,12 +113,12 @@ class StudyOnReleases(Study):
     def __reduce__(self) -> tuple[Callable[[str], Study], tuple[str]]:
         return _restore_study, (self.id,)
 
-    def level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
+    def _restore_level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Restore a level from a results folder. A release has no content."""
-        return super().level(factor, name, entry) if factor.name == RELEASE \
+        return Study.level(self, factor, name, entry) if factor.name == RELEASE \
             else self.single.level(factor, name, entry)
 
-    def cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
+    def _combine_cells(self, levels: Mapping[str, Sequence[Level]]) -> Iterator[Cell]:
         """Yield the cells of the study for each release."""
         own = list(self.single.cells({name: among for name, among in levels.items()
                                       if name != RELEASE}))
@@ -124,82 +126,20 @@ class StudyOnReleases(Study):
             for cell in own:
                 yield Cell({RELEASE: release, **cell.levels})
 
-    def testbed(self, cell: Cell, settings: Settings) -> TestbedSpec:
+    def _describe_testbed(self, cell: Cell, settings: Settings) -> TestbedSpec:
         """Describe the testbed of a cell, on guests of its release."""
         return replace(self.single.testbed(_remove_release(cell), settings),
                        release=cell.ids[RELEASE])
-
-    def task(self, cell: Cell, settings: Settings) -> Mapping[str, Any]:
-        """Return the instructions for one repetition."""
-        return self.single.task(_remove_release(cell), settings)
-
-    def unused_settings(self, cell: Cell, settings: Settings) -> Collection[str]:
-        """Return the settings that have no effect in a cell."""
-        return self.single.unused_settings(_remove_release(cell), settings)
-
-    def warm_up(self, settings: Settings) -> Settings:
-        """Return the settings of warm-up repetitions."""
-        return self.single.warm_up(settings)
 
     def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
         """Return the cell of the first repetition on a testbed, which has one release."""
         chosen = self.single.warm_up_cell([_remove_release(cell) for cell in cells])
         return Cell({RELEASE: cells[0].levels[RELEASE], **chosen.levels})
 
-    def notes(self, cells: Sequence[Cell], settings: Settings) -> Sequence[str]:
+    def _list_notes(self, cells: Sequence[Cell], settings: Settings) -> Sequence[str]:
         """Return the study's notes on the measurement, each once."""
         own = {cell.name: cell for cell in map(_remove_release, cells)}
         return self.single.notes(list(own.values()), settings)
-
-    def expected_cost(self, cell: Cell, settings: Settings) -> ExpectedCost:
-        """Estimate the duration, processor time and captures of a repetition."""
-        return self.single.expected_cost(_remove_release(cell), settings)
-
-    def deadline_s(self, cell: Cell, settings: Settings) -> float:
-        """Return the longest time (s) that one repetition may take before it is aborted."""
-        return self.single.deadline_s(_remove_release(cell), settings)
-
-    def check_clock(self, clock: Clock, settings: Settings) -> None:
-        """Refuse a clock that the study's settings do not support.
-
-        Raises:
-            StudyError: The clock is not supported.
-        """
-        self.single.check_clock(clock, settings)
-
-    def judge(self, repetition: Repetition) -> Judgement:
-        """Evaluate one repetition by the files that its workload left."""
-        return self.single.judge(_remove_release(repetition))
-
-    def required_metrics(self, cell: Cell, settings: Settings,
-                         clock: Clock | None) -> Sequence[Metric]:
-        """Return the metrics that every repetition of a cell has."""
-        return self.single.required_metrics(_remove_release(cell), settings, clock)
-
-    def values(self, measured: Any) -> Mapping[str, float | int | str | None]:
-        """Return the measured values of a repetition by name."""
-        return self.single.values(measured)
-
-    def make_synthetic_outcome(self, cell: Cell,
-                               generator: np.random.Generator) -> Judgement | None:
-        """Return an invented result with the size and shape of a measured one."""
-        return self.single.make_synthetic_outcome(_remove_release(cell), generator)
-
-    def impossible_values(self, measured: Any) -> str:
-        """Describe impossible measured values, in a few words."""
-        return self.single.impossible_values(measured)
-
-    def samples(self, measured: Any) -> Mapping[str, Sequence[float]]:
-        """Return lists of values within a repetition."""
-        return self.single.samples(measured)
-
-    def series(self, measured: Any) -> Mapping[str, Sequence[tuple[float, float]]]:
-        """Return values over the time of a repetition."""
-        return self.single.series(measured)
-
-    def parts(self, cells: Cells) -> Sequence[MetricPart]:
-        """Return further parts of metrics."""
-        return self.single.parts(cells)
 
     def queueing_model(self, results: Results) -> Model | None:
         """Return the study's queueing model of the only measured release.
@@ -225,7 +165,7 @@ class StudyOnReleases(Study):
             (part, self.single.run_table(part.make_cells(cells)))
             for part in release_report.split_releases(cells.results, self.single)], cells)
 
-    def report(self, results: Results, options: Mapping[str, Any]) -> Report:
+    def _join_reports(self, results: Results, options: Mapping[str, Any]) -> Report:
         """Build the study's report of each release, and the table of what changed."""
         from analysis.cells import Cells
         from analysis.reporting import release_report
@@ -238,9 +178,24 @@ class StudyOnReleases(Study):
             [(part, self.single.report(part.results, own)) for part in parts],
             Cells(results, choice), release_report.compare_with_release(results, compared))
 
-    def report_alone(self, options: Mapping[str, Any]) -> Report:
-        """Build the report of an option that needs no results folder."""
-        return self.single.report_alone(options)
+    level, cells, testbed = _restore_level, _combine_cells, _describe_testbed
+    notes, report = _list_notes, _join_reports
+    # What is measured or evaluated equally on all releases.
+    task = _call_single("task")
+    unused_settings = _call_single("unused_settings")
+    warm_up = _call_single("warm_up")
+    expected_cost = _call_single("expected_cost")
+    deadline_s = _call_single("deadline_s")
+    check_clock = _call_single("check_clock")
+    judge = _call_single("judge")
+    required_metrics = _call_single("required_metrics")
+    values = _call_single("values")
+    make_synthetic_outcome = _call_single("make_synthetic_outcome")
+    impossible_values = _call_single("impossible_values")
+    samples = _call_single("samples")
+    series = _call_single("series")
+    parts = _call_single("parts")
+    report_alone = _call_single("report_alone")
 
 
 def _remove_release(value: Any) -> Any:
