@@ -74,6 +74,15 @@ def test_openssl_alone_changes_the_stations_hello(shared_qop: Qop) -> None:
     assert record.measured["facts"]["hello_bytes"]["value"] == "199"
 
 
+def test_openssl_alone_serves_each_nodes_charon(shared_qop: Qop) -> None:
+    """Every charon has a /run of its own in the root with the other OpenSSL, too."""
+    records = measure(shared_qop, "charon", "--policies", "M11", "--release", "bookworm",
+                      "--daemon", "charon/openssl=trixie")
+    [record] = records.values()
+    assert record.status == "ok", record.reason
+    assert "charon 5.9.8" in checks(record)[NAME] and "with OpenSSL 3.5." in checks(record)[NAME]
+
+
 def test_other_study_measures_both_releases_in_one_folder(shared_qop: Qop) -> None:
     """Each repetition ran daemons of its own release, and the run's table names it."""
     shared_qop("run", "lecturehall", "--out", "both", "--release", "bookworm,trixie", "--only",
