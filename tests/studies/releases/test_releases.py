@@ -87,8 +87,9 @@ def test_single_daemons_of_another_release_are_named() -> None:
     tables = {table.id: table for table in report.tables}
     for name in ("changes", "findings"):
         assert "trixie with hostapd of forky" in tables[name].notes[0]
-    at = tables["run"].column_index("daemons")
-    assert {row[at].text for row in tables["run"].rows} == {"hostapd of forky"}
+    for table in (tables["run"], tables["changes"]):
+        at = table.column_index("daemons")
+        assert {row[at].text for row in table.rows} == {"hostapd of forky"}
     single = STUDY.report(analysis.from_records(records[2:], STUDY), {})
     assert "with daemons of Debian trixie (hostapd of forky); " in single.summary[0]
 
