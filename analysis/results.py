@@ -198,11 +198,11 @@ class Results:
         title = to_printable(level.title) if level else ""
         if factor != RELEASE:
             return title
-        daemons = self._daemons_by_release.get(name, "")
+        daemons = self.daemons_by_release.get(name, "")
         return f"{title or name} with {daemons}" if daemons else title
 
     @cached_property
-    def _daemons_by_release(self) -> Mapping[str, str]:
+    def daemons_by_release(self) -> Mapping[str, str]:
         """Return the daemons of another release in the records of each release, as text."""
         if RELEASE not in self.frame:
             return {}

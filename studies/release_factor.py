@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import studies
@@ -57,6 +57,7 @@ def has_release_factor(study: Study) -> bool:
     return any(factor.name == RELEASE for factor in study.factors)
 
 
+@cache
 def add_release_factor(study: Study) -> Study:
     """Return a study that varies the Debian release, too.
 
@@ -84,11 +85,12 @@ def _restore_study(name: str) -> Study:
     return load_study(name, [RELEASE])
 
 
-#: Methods of a study that measure or evaluate equally on all releases.
-_EQUAL_METHODS = (
-    "task", "unused_settings", "warm_up", "expected_cost", "deadline_s", "check_clock", "judge",
-    "required_metrics", "values", "make_synthetic_outcome", "impossible_values", "samples",
-    "series", "parts", "report_alone")
+def _call_single(method: str) -> Callable[..., Any]:
+    """Return a method that calls the other study's, with cells and repetitions of no release."""
+    def call_method(study: StudyOnReleases, *args: Any) -> Any:
+        return getattr(study.single, method)(*map(_remove_release, args))
+
+    return call_method
 
 
 class StudyOnReleases(Study):
@@ -98,25 +100,21 @@ class StudyOnReleases(Study):
 
     Args:
         single: The study, which measures on one release.
+        baseline: The levels to compare with, None for those of the study.
     """
 
-    def __init__(self, single: Study) -> None:
+    def __init__(self, single: Study, baseline: Mapping[str, str] | None = None) -> None:
         self.single = single
         attributes = {name: getattr(single, name) for name in Study.__annotations__
                       if hasattr(single, name)}
-        equal = {name: partial(self._call_single, name) for name in _EQUAL_METHODS}
-        vars(self).update({**attributes, **equal,
-                           "factors": (make_release_factor(), *single.factors)},
-                          level=self._restore_level, cells=self._combine_cells,
-                          testbed=self._describe_testbed, notes=self._list_notes,
-                          report=self._join_reports)
+        attributes["factors"] = (make_release_factor(), *single.factors)
+        if baseline is not None:
+            attributes |= {"baseline": baseline, "baseline_digests": {}}
+        for name, value in attributes.items():
+            setattr(self, name, value)
 
     def __reduce__(self) -> tuple[Callable[[str], Study], tuple[str]]:
         return _restore_study, (self.id,)
-
-    def _call_single(self, method: str, *args: Any) -> Any:
-        """Call a method of the study, with cells and repetitions without their release."""
-        return getattr(self.single, method)(*map(_remove_release, args))
 
     def _restore_level(self, factor: Factor, name: str, entry: LevelRecord) -> Level:
         """Restore a level from a results folder. A release has no content."""
@@ -136,15 +134,15 @@ class StudyOnReleases(Study):
         return replace(self.single.testbed(_remove_release(cell), settings),
                        release=cell.ids[RELEASE])
 
-    def _list_notes(self, cells: Sequence[Cell], settings: Settings) -> Sequence[str]:
-        """Return the study's notes on the measurement, each once."""
-        own = {cell.name: cell for cell in map(_remove_release, cells)}
-        return self.single.notes(list(own.values()), settings)
-
     def warm_up_cell(self, cells: Sequence[Cell]) -> Cell:
         """Return the cell of the first repetition on a testbed, which has one release."""
         chosen = self.single.warm_up_cell([_remove_release(cell) for cell in cells])
         return Cell({RELEASE: cells[0].levels[RELEASE], **chosen.levels})
+
+    def _list_notes(self, cells: Sequence[Cell], settings: Settings) -> Sequence[str]:
+        """Return the study's notes on the measurement, each once."""
+        own = {cell.name: cell for cell in map(_remove_release, cells)}
+        return self.single.notes(list(own.values()), settings)
 
     def queueing_model(self, results: Results) -> Model | None:
         """Return the study's queueing model of the only measured release.
@@ -178,16 +176,29 @@ class StudyOnReleases(Study):
         choice, before = release_report.split_baseline(options.get("baseline", ""))
         parts = release_report.split_releases(results, self.single)
         own = {**options, "baseline": choice}
-        compared = self._compare_with(before or parts[0].name)
+        compared = StudyOnReleases(self.single, {RELEASE: before or parts[0].name})
         return release_report.join_reports(
             [(part, self.single.report(part.results, own)) for part in parts],
             Cells(results, choice), release_report.compare_with_release(results, compared))
 
-    def _compare_with(self, release: str) -> Study:
-        """Return the study with a release as the baseline, in place of the study's own."""
-        study = StudyOnReleases(self.single)
-        vars(study).update(baseline={RELEASE: release}, baseline_digests={})
-        return study
+    level, cells, testbed = _restore_level, _combine_cells, _describe_testbed
+    notes, report = _list_notes, _join_reports
+    # What is measured or evaluated equally on all releases.
+    task = _call_single("task")
+    unused_settings = _call_single("unused_settings")
+    warm_up = _call_single("warm_up")
+    expected_cost = _call_single("expected_cost")
+    deadline_s = _call_single("deadline_s")
+    check_clock = _call_single("check_clock")
+    judge = _call_single("judge")
+    required_metrics = _call_single("required_metrics")
+    values = _call_single("values")
+    make_synthetic_outcome = _call_single("make_synthetic_outcome")
+    impossible_values = _call_single("impossible_values")
+    samples = _call_single("samples")
+    series = _call_single("series")
+    parts = _call_single("parts")
+    report_alone = _call_single("report_alone")
 
 
 def _remove_release(value: Any) -> Any:

@@ -112,12 +112,17 @@ def make_change_table(cells: Cells, changes: Sequence[ReleaseChange], metrics: S
     factors = [Column(factor.name, factor.title.lower()) for factor in cells.results.factors]
     differences = [Column(insert_before_unit(metric.name, "change"), metric.title, metric.unit,
                           metric.scale) for metric in metrics]
-    rows = tuple((*map(Entry, change.ids), Entry(change.before), Entry(change.after),
+    named = [Column("daemons", "daemons", only="file")] if any(
+        cells.results.daemons_by_release.values()) else []
+    rows = tuple((*map(Entry, change.ids), *(Entry(_name_daemons(cells, change.ids))
+                                             for _ in named),
+                  Entry(change.before), Entry(change.after),
                   *map(_to_entry, change.differences.values()),
                   *([Entry(_count_before_and_after(cells, change, counted))] if counted else []),
                   Entry(change.short_verdict)) for change in changes)
     return Table(TABLE_ID, "What changed",
-                 (*factors, Column("before", "before"), Column("after", "after"), *differences,
+                 (*factors, *named, Column("before", "before"), Column("after", "after"),
+                  *differences,
                   *([Column("packets", counted_title)] if counted else []),
                   Column("verdict", "verdict")),
                  rows, notes=(f"{describe_comparison(cells)} Positive is worse. {_SURE}"
@@ -145,6 +150,12 @@ def describe_changes(cells: Cells, changes: Sequence[ReleaseChange]) -> Iterator
         after = _name_release(cells, release)
         nothing = f"{_NO_CHANGE} in {count_noun(len(among), 'cell')}"
         yield f"From {title} to {after}: {'; '.join(parts) or nothing}."
+
+
+def _name_daemons(cells: Cells, ids: Ids) -> str:
+    """Return the daemons of another release in the records of a cell's release, or ""."""
+    [release] = cells.results.select_levels(ids, [RELEASE])
+    return cells.results.daemons_by_release.get(release, "")
 
 
 def _name_release(cells: Cells, release: str) -> str:

@@ -311,21 +311,25 @@ def _join_sections(parts: Sequence[tuple[ReleaseResults, Report]],
         for section in report.sections:
             found.setdefault(section.id, []).append((part, section))
     for among in found.values():
-        tables = [run if run is not None and table.id == run.id else table
-                  for table in _join_tables_by_id([(part, section.tables)
-                                                   for part, section in among])]
+        tables = _join_tables_by_id([(part, section.tables) for part, section in among], run)
         yield replace(among[0][1], tables=tuple(tables), figures=tuple(
             _name_figure(part, figure) for part, section in among for figure in section.figures))
 
 
-def _join_tables_by_id(parts: Iterable[tuple[ReleaseResults, Sequence[Table]]]) -> Iterator[Table]:
-    """Yield one joined table for each id, from the tables that releases have with this id."""
+def _join_tables_by_id(parts: Iterable[tuple[ReleaseResults, Sequence[Table]]],
+                       run: Table | None = None) -> Iterator[Table]:
+    """Yield one joined table for each id, from the tables that releases have with this id.
+
+    Args:
+        parts: The tables of each release.
+        run: The run's table of all releases, which is joined already.
+    """
     found: dict[str, list[tuple[ReleaseResults, Table]]] = {}
     for part, tables in parts:
         for table in tables:
             found.setdefault(table.id, []).append((part, table))
-    for among in found.values():
-        yield join_tables(among)
+    for table_id, among in found.items():
+        yield run if run is not None and table_id == run.id else join_tables(among)
 
 
 def _name_figure(part: ReleaseResults, figure: Figure) -> Figure:

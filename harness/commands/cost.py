@@ -7,17 +7,18 @@ operations are timed on this machine. The result is printed as tables.
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import click
 
 from harness.errors import UserError
+from measure.agent.time_limits import RADIUS_TIMER
 from measure.packets.certificate_sizes import KEY_KINDS, chain_bytes
 from measure.packets.eap_radius_sizes import (
     SERVER_MESSAGE_LIMIT,
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 
 #: How often hostapd repeats a request to the RADIUS server (RADIUS_CLIENT_MAX_RETRIES).
 _RETRIES = 10
+#: Time for which hostapd waits for the server's answer (eapol_auth_sm.c:
+#: BE_AUTH_DEFAULT_serverTimeout), and wpa_supplicant from the first EAPOL frame to the end
+#: (wpa_supplicant.c), in s. docs/cost.md says how both were measured.
+ANSWER_LIMIT_S, LOGIN_LIMIT_S = 30.0, 70.0
+#: Probabilities that are not followed further, and a share of authentications that counts as none.
+_LEAST_CHANCE, _RARE = 1e-9, 1e-3
 #: Names of elliptic curves in `KEY_KINDS`, by those of `cryptography`.
 _CURVES = {"secp256r1": "p-256", "secp384r1": "p-384"}
 #: An operation is timed this often, and the median is taken.
@@ -106,10 +113,16 @@ def compute_cost(policy: str | None, version: str | None, key: str | None,
     if login.version == "1.2" and login.group not in ("p-256", "p-384"):
         raise UserError(f"--group {login.group}: goes with TLS 1.3; add --tls 1.3, or leave out "
                         "--group")
+    if policy is not None:
+        _refuse_changes(policy, {name: value for name, value in changes.items()
+                                 if value is not None})
     packets = compute_packets(login)
     console = output.make_console()
     console.print(to_console(_make_cost_table(login, packets, rtt_ms / 1e3, loss_percent / 100,
                                               logins_per_s)))
+    completed = estimate_retries(packets, loss_percent / 100, rtt_ms / 1e3).completed
+    if limit := describe_time_limits(packets, rtt_ms / 1e3, completed):
+        console.print(limit, markup=False, highlight=False)
     if lists_packets:
         console.print(to_console(_make_packet_table(packets)))
     for problem in packets.problems:
@@ -141,20 +154,56 @@ def _policy_login(name: str | None, changes: Mapping[str, object]) -> EapLogin:
     import policies
     from measure.checks.computed_packets import describe_login
 
-    try:
-        if name is None:
-            layers = policies.Layers.model_validate(_USUAL)
-        else:
-            layers = (policies.load_named(name) if name in policies.policy_ids()
-                      else policies.load_policy(name)).layers
-    except policies.PolicyError as error:
-        raise UserError(f"--policy: {error}") from None
+    layers = policies.Layers.model_validate(_USUAL) if name is None else _load_layers(name)
     login = describe_login(_change_tls(layers, changes), server="radius", user="mobile-node")
     if login is None:
         raise UserError(f"--policy {name}: this has no EAP-TLS, PEAP, TTLS or EAP-MD5, or daemons "
                         "have further options; choose a policy with one of them and without "
                         "'options'")
     return login
+
+
+def _load_layers(name: str) -> Layers:
+    """Return the layers of a policy, by its id or file.
+
+    Raises:
+        UserError: There is no such policy, or its file is faulty.
+    """
+    import policies
+
+    try:
+        return (policies.load_named(name) if name in policies.policy_ids()
+                else policies.load_policy(name)).layers
+    except policies.PolicyError as error:
+        raise UserError(f"--policy: {error}") from None
+
+
+def _refuse_changes(name: str, changes: Mapping[str, Any]) -> None:
+    """Refuse options that a policy's other settings do not allow.
+
+    Longer chains than those of a policy file are computed.
+
+    Raises:
+        UserError: A policy file with these settings would be refused.
+    """
+    from pydantic import ValidationError
+
+    from analysis.table import join_words
+    from policies import Layers, TlsSettings
+
+    layers = _load_layers(name)
+    if layers.dot1x is None or not changes:
+        return
+    longest = max(get_args(TlsSettings.model_fields["chain"].annotation))
+    changed = _change_tls(layers, {option: min(value, longest) if option == "chain" else value
+                                   for option, value in changes.items()})
+    try:
+        Layers.model_validate(changed.model_dump(exclude_unset=True))
+    except ValidationError as error:
+        fact = str(error.errors()[0]["msg"]).partition("; ")[0]
+        options = [_TLS_OPTIONS.get(option, f"--{option}") for option in changes]
+        raise UserError(f"--policy {name} {' '.join(options)}: {fact}; leave out "
+                        f"{join_words(options, 'or')}, or choose another policy") from None
 
 
 #: Options that are about certificates, or about TLS, by the name of their values.
@@ -267,7 +316,7 @@ def _make_cost_table(login: EapLogin, packets: LoginPackets, rtt_s: float, loss:
     from analysis.table import Column, Entry, Table
 
     waits_s = packets.round_trips * rtt_s
-    undisturbed, retry_s = estimate_retries(packets, loss)
+    retries = estimate_retries(packets, loss, rtt_s)
     operation_s = time_server_operations(login)
     rows: list[tuple[str, float, int, str]] = [
         ("EAP packets", len(packets.eap), 0, "with the access point's request for the identity"),
@@ -279,9 +328,11 @@ def _make_cost_table(login: EapLogin, packets: LoginPackets, rtt_s: float, loss:
         ("waiting for the wire [ms]", waits_s * 1e3, 1, f"{rtt_s * 1e3:g} ms a round trip"),
     ]
     if loss:
-        rows += [("waiting for lost packets, mean [ms]", retry_s * 1e3, 0,
-                  "the access point asks again after 3 s, then after twice as long"),
-                 ("authentications without a loss [%]", undisturbed * 100, 1, "")]
+        rows += [("authentications without a loss [%]", retries.undisturbed * 100, 1, ""),
+                 ("authentications in time [%]", retries.completed * 100, 1,
+                  f"within {LOGIN_LIMIT_S:g} s: the station then begins again"),
+                 ("waiting for lost packets, mean [ms]", retries.wait_s * 1e3, 0,
+                  "of those in time: 3 s for the first repetition, then twice as long")]
     if login.has_compression:
         rows.append(("bytes of the station's certificates", sum(login.client_chain), 0,
                      "the station sends them compressed, which spares some"))
@@ -392,26 +443,81 @@ def _use_key(login: EapLogin, key: str, problem: Problem) -> EapLogin:
 
 # --- Losses and the processor ---
 
-def estimate_retries(packets: LoginPackets, loss: float) -> tuple[float, float]:
-    """Return the share of authentications without a loss, and the mean wait for lost packets (s).
+class RetryEstimate(NamedTuple):
+    """The effect of lost packets on an authentication.
+
+    - `undisturbed`: share of authentications without a loss
+    - `completed`: share that complete within the daemons' time limits
+    - `wait_s`: mean wait for lost packets in those that complete (s)
+    """
+
+    undisturbed: float
+    completed: float
+    wait_s: float
+
+
+def estimate_retries(packets: LoginPackets, loss: float, rtt_s: float) -> RetryEstimate:
+    """Return how lost packets delay an authentication, within the daemons' time limits.
 
     A round trip fails if an IP packet of the request or of the reply is lost. hostapd then asks
-    again after 3 s, and after twice as long each further time.
+    again after 3 s, and after twice as long each further time. Without a reply within 30 s, it
+    begins the authentication again. wpa_supplicant gives up after 70 s.
 
     Args:
         packets: The packets of the authentication.
         loss: Share of IP packets that are lost, each way.
+        rtt_s: Round trip between access point and server (s).
     """
-    from measure.agent.time_limits import RADIUS_TIMER
+    arrives = [(1 - loss) ** (ip_fragments(request) + ip_fragments(reply))
+               for request, reply in zip(packets.radius[::2], packets.radius[1::2], strict=True)]
+    waits_s = [wait_s for count in range(_RETRIES + 1)
+               if (wait_s := RADIUS_TIMER.waits_s(count)) + rtt_s < ANSWER_LIMIT_S]
+    ends: dict[float, float] = {}
+    # Probability of each state: seconds since the beginning, and round trips that are complete.
+    chances: dict[tuple[float, int], float] = {(0.0, 0): 1.0}
+    queue = [*chances]
+    while queue:
+        at_s, done = state = heapq.heappop(queue)
+        chance = chances.pop(state)
+        if at_s >= LOGIN_LIMIT_S or chance < _LEAST_CHANCE:
+            continue
+        if done == len(arrives):
+            ends[at_s] = ends.get(at_s, 0.0) + chance
+            continue
+        lost = 1 - arrives[done]
+        following = [((round(at_s + wait_s + rtt_s, 6), done + 1), lost ** number * arrives[done])
+                     for number, wait_s in enumerate(waits_s)]
+        following.append(((at_s + ANSWER_LIMIT_S, 0), lost ** len(waits_s)))
+        for later, share in following:
+            if later not in chances:
+                heapq.heappush(queue, later)
+            chances[later] = chances.get(later, 0.0) + chance * share
+    completed = sum(ends.values())
+    usual_s = rtt_s * len(arrives)
+    mean_s = sum(at_s * chance for at_s, chance in ends.items()) / completed if completed else 0.0
+    return RetryEstimate(math.prod(arrives), completed, max(0.0, mean_s - usual_s))
 
-    waits_s = [RADIUS_TIMER.waits_s(count) for count in range(_RETRIES + 1)]
-    undisturbed, wait_s = 1.0, 0.0
-    for request, reply in zip(packets.radius[::2], packets.radius[1::2], strict=True):
-        arrives = (1 - loss) ** (ip_fragments(request) + ip_fragments(reply))
-        undisturbed *= arrives
-        wait_s += sum((1 - arrives) ** number * (after - before)
-                      for number, (before, after) in enumerate(pairwise(waits_s), 1))
-    return undisturbed, wait_s
+
+def describe_time_limits(packets: LoginPackets, rtt_s: float, completed: float) -> str:
+    """Return which time limit of the daemons an authentication exceeds, "" for none.
+
+    Args:
+        packets: The packets of the authentication.
+        rtt_s: Round trip between access point and server (s).
+        completed: Share of authentications that complete within the limits.
+    """
+    trips = packets.round_trips
+    if rtt_s >= ANSWER_LIMIT_S:
+        return (f"Fails: an answer of the RADIUS server takes {rtt_s:g} s, and hostapd begins the "
+                f"authentication again after {ANSWER_LIMIT_S:g} s without an answer.")
+    if trips * rtt_s >= LOGIN_LIMIT_S:
+        return (f"Fails: {trips} round trips take {trips * rtt_s:.0f} s, and wpa_supplicant gives "
+                f"up after {LOGIN_LIMIT_S:g} s. A round trip below "
+                f"{LOGIN_LIMIT_S / trips * 1e3:,.0f} ms helps, or fewer round trips.")
+    if completed < _RARE:
+        return (f"Fails: fewer than 1 in {1 / _RARE:,.0f} authentications complete within the "
+                f"{LOGIN_LIMIT_S:g} s after which wpa_supplicant gives up.")
+    return ""
 
 
 def time_server_operations(login: EapLogin) -> float:

@@ -325,9 +325,10 @@ def _check_daemons(plan: Plan) -> None:
     for name, suite in plan.settings.daemons.items():
         if all((spec.release or DEFAULT.suite) == suite for spec in specs):
             raise UserError(f"--daemon {name}={suite}: all guests have this release; leave it out")
-        if name.removesuffix(OPENSSL) not in used:
-            raise UserError(f"--daemon {name}={suite}: no policy of this run uses "
-                            f"{name.removesuffix(OPENSSL)}; leave it out, or add such a policy")
+        daemon = name.removesuffix(OPENSSL)
+        if daemon not in used:
+            raise UserError(f"--daemon {name}={suite}: nothing in this run uses {daemon}; leave it "
+                            "out, or add a policy that does")
 
 
 def _ensure_plain_images(plan: Plan) -> list[GuestImage]:

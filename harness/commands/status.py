@@ -40,10 +40,11 @@ def command(folder: Path | None) -> None:
         f"{counts['flagged']} flagged{f' ({reasons})' if reasons else ''}"))
     if counts["programs"]:
         click.echo(to_printable(f"  programs of the user's own: {counts['programs']}"))
-    if counts["running"]:
-        _show_live(folder)
-    else:
-        _show_open(folder, counts["missing"])
+    run_state = RunState.from_folder(folder)
+    if run_state is not None and counts["running"] and not run_state.ended:
+        _show_live(folder, run_state)
+    elif run_state is not None:
+        _show_open(run_state, 0 if counts["running"] else counts["missing"])
     for record in counts["failed"]:
         click.echo(f"  {to_printable(f'{record.name}: {record.reason}')}")
     for complaint in counts["complaints"]:
@@ -67,14 +68,8 @@ def _count_repetitions(folder: Path) -> dict[str, Any]:
             "running": portable_folder.is_folder_locked(folder)}
 
 
-def _show_live(folder: Path) -> None:
-    """Print the present state of a run from its events, if there are any."""
-    state = RunState.from_folder(folder)
-    if state is None:
-        return
-    if state.ended:
-        _show_open(folder, 0)
-        return
+def _show_live(folder: Path, state: RunState) -> None:
+    """Print the present state of a run."""
     now = time.time()
     left_s = state.left_s(now)
     left = f", about {format_duration(left_s)} left" if left_s is not None else ""
@@ -91,16 +86,13 @@ def _show_live(folder: Path) -> None:
         click.echo(f"  last: {to_printable(_last_line(folder, state))}")
 
 
-def _show_open(folder: Path, missing: int) -> None:
+def _show_open(state: RunState, missing: int) -> None:
     """Print what a stopping rule has left open in a run that has ended or was interrupted.
 
     Args:
-        folder: The results folder.
+        state: The state of the run.
         missing: Repetitions of the plan that are not measured yet.
     """
-    state = RunState.from_folder(folder)
-    if state is None:
-        return
     added = state.total - state.done - missing
     if added > 0:
         click.echo(f"  interrupted: {added} more repetition{'s' * (added > 1)} requested by the "

@@ -239,10 +239,10 @@ class Plan:
 
     def find_lack(self, cell: Cell) -> str:
         """Return what the daemons of a cell's testbed lack, so that the cell is skipped, or ""."""
-        return self._lacks[self.testbed_of(cell)]
+        return self._missing_features[self.testbed_of(cell)]
 
     @cached_property
-    def _lacks(self) -> dict[TestbedKey, str]:
+    def _missing_features(self) -> dict[TestbedKey, str]:
         return {key: find_missing_feature(testbed.spec, self.settings.daemons)
                 for key, testbed in self.testbeds.items()}
 

@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.portable.checksums import hash_file
+from studies.study import RAW_FILE
 
 # --- Compression of the files of a repetition ---
 
 SUFFIX = ".gz"
-#: File with the raw values that a judge gets together with the captures. It is kept with each
-#: record, compressed.
-RAW = "raw.json"
-PACKED_RAW = f"{RAW}{SUFFIX}"
+#: The raw values that a judge gets together with the captures, as they are kept with each record.
+PACKED_RAW = f"{RAW_FILE}{SUFFIX}"
 _GZIP_LEVEL = 1
 
 
@@ -49,12 +48,12 @@ def pack_files(folder: Path, captures: Iterable[str], files: Iterable[str], *,
     Raises:
         OSError: A file cannot be read or written.
     """
-    for name in [RAW, *(captures if keeps_captures else ())]:
+    for name in [RAW_FILE, *(captures if keeps_captures else ())]:
         with (folder / name).open("rb") as source, \
                 (folder / f"{name}{SUFFIX}").open("wb") as packed, \
                 gzip.GzipFile("", "wb", compresslevel=_GZIP_LEVEL, fileobj=packed, mtime=0) as sink:
             shutil.copyfileobj(source, sink)
-    return {name: hash_file(folder / name) for name in (RAW, *captures, *files)}
+    return {name: hash_file(folder / name) for name in (RAW_FILE, *captures, *files)}
 
 
 # --- Pool of dissecting processes ---

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine.plan import Plan, RunSettings, factor_record, level_record
-from harness.engine.postprocessing import PACKED_RAW, RAW, SUFFIX, DissectorLost, DissectorPool
+from harness.engine.postprocessing import PACKED_RAW, SUFFIX, DissectorLost, DissectorPool
 from harness.engine.provenance import hash_code
 from harness.engine.recording import list_unchecked
 from harness.portable import checksums
@@ -37,7 +37,16 @@ from measure.records.record import CheckRecord, Record
 from policies import PolicyError
 from studies import release_factor
 from studies import study as studies_study
-from studies.study import Cell, Factor, Judgement, Level, Repetition, Study, StudyError
+from studies.study import (
+    RAW_FILE,
+    Cell,
+    Factor,
+    Judgement,
+    Level,
+    Repetition,
+    Study,
+    StudyError,
+)
 from studies.validation import describe_exception
 from topologies.checks import TopologyError
 
@@ -188,7 +197,7 @@ def _load_study(record: Record) -> Study:
 def _unpack_inputs(folder: Path, name: str, record: Record, target: Path,
                    removed: Collection[str]) -> Iterator[str]:
     """Unpack the captures and files of a record. Yield a line for each wrong checksum."""
-    places = {RAW: folder / "files" / name / PACKED_RAW}
+    places = {RAW_FILE: folder / "files" / name / PACKED_RAW}
     places |= {file: folder / "files" / name / file for file in record.files if file != PACKED_RAW}
     for capture in record.captures:
         file = str(capture.get("file", ""))

@@ -438,8 +438,7 @@ class Worker:
                     charge_library=self.job.get("charge_library", ""), programs=self._programs,
                     packages=frozenset(self.job.get("programs", {}).get("packages", ())),
                     daemon_releases={name: daemon["release"] for name, daemon
-                                     in self.job.get("daemons", {}).items()
-                                     if not name.endswith(other_releases.OPENSSL)},
+                                     in self.job.get("daemons", {}).items()},
                     asked_releases=self._asked_releases,
                     own_programs=frozenset(self.job.get("programs", {}).get("files", ())))
         workload = self._workload_class(site)

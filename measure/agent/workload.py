@@ -41,9 +41,10 @@ class Site:
     - `programs`: paths of the daemons that are started in place of the guest's, by name: those of
       another release, and the user's own.
     - `packages`: names of the Debian packages that the user's own versions replace.
-    - `daemon_releases`: Debian releases of the daemons that are of another one than the guest's.
+    - `daemon_releases`: Debian releases of the daemons that are of another one than the guest's. A
+      name such as "freeradius/openssl" is that of a daemon's OpenSSL alone.
     - `asked_releases`: the entries of the user's option `--daemon`, without those of a negative
-      control. A name such as "freeradius/openssl" is that of a daemon's OpenSSL alone.
+      control.
     - `own_programs`: names of the daemons that the user's own programs replace.
     """
 

@@ -37,8 +37,8 @@ _REQUEST_OPTIONS = ("radius_", "disable_pmksa_caching")
 
 def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
                    release: str = "bookworm", access_point: str = "ap-1",
-                   ssid: str = "campus", server_openssl: str = "",
-                   station_openssl: str = "") -> EapLogin | None:
+                   ssid: str = "campus",
+                   openssl: tuple[str, str] = ("", "")) -> EapLogin | None:
     """Return the inputs of a policy's EAP authentication.
 
     Returns None for what is not computed: methods without TLS, but for EAP-MD5, a method after a
@@ -53,14 +53,15 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
         release: Debian release of the RADIUS server, and of the other daemons by default.
         access_point: Name of the access point.
         ssid: Name of its network.
-        server_openssl: Debian release of the OpenSSL that the RADIUS server uses, "" for `release`.
-        station_openssl: Debian release of the OpenSSL that the station uses, "" for `release`.
+        openssl: Debian releases of the OpenSSL that the RADIUS server and the station use, "" for
+            `release`.
     """
     layer, link = layers.dot1x, layers.link
-    libraries = {release, server_openssl or release, station_openssl or release}
+    of_server, of_station = (library or release for library in openssl)
     if (layer is None or layers.aaa is not None or layer.options.hostapd
             or not {*layer.options.wpa_supplicant} <= {_FRAGMENT_OPTION}
-            or not {layer.eap, layer.first_offer} <= _METHODS or not libraries <= RELEASES.keys()
+            or not {layer.eap, layer.first_offer} <= _METHODS
+            or not {release, of_server, of_station} <= RELEASES.keys()
             or layer.first_offer in _TLS_METHODS - {layer.eap}
             or (link is not None and any(name.startswith(_REQUEST_OPTIONS)
                                          for name in link.options.hostapd))):
@@ -72,8 +73,7 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
     has_wpa = link is not None and not link.is_wep
     is_suite_b = link is not None and link.akm == "suite-b-192"
     if (layer.inner == "TLS" and tls is not None and tls.version == "1.3"
-            and all(RELEASES[library or release].compression
-                    for library in (server_openssl, station_openssl))):
+            and RELEASES[of_server].compression and RELEASES[of_station].compression):
         return None  # inside the tunnel, nobody sees how short compressed certificates are
     return EapLogin(
         chain_bytes(key, chain, (tls.certified_name if tls else "") or server, is_server=True),
@@ -96,7 +96,7 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
             is_rsn=has_wpa and link is not None and link.cipher != "TKIP",
             is_protected=has_wpa and link is not None and bool(link.pmf),
             is_fast=link is not None and link.roaming in ("ft", "ft-pull")),
-        server_openssl=server_openssl, station_openssl=station_openssl)
+        server_openssl=openssl[0], station_openssl=openssl[1])
 
 
 def check_computed_packets(observed: Observation) -> Check:

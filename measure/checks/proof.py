@@ -317,15 +317,9 @@ class DissectedRepetition:
         return [login for point in points if (login := describe_login(
             self.layers, server=servers[point], user=user,
             node=scenario.mobile_node, access_point=point, ssid=network.nodes[point].ssid or "",
-            **self._packet_releases)) is not None]
-
-    @property
-    def _packet_releases(self) -> dict[str, str]:
-        """Return the releases that decide the sizes of packets, as `describe_login` takes them."""
-        names = {"release": "freeradius", "server_openssl": f"freeradius{OPENSSL}",
-                 "station_openssl": f"wpa_supplicant{OPENSSL}"}
-        return {name: find_daemon_release(self.raw, daemon) or "bookworm"
-                for name, daemon in names.items()}
+            release=find_daemon_release(self.raw, "freeradius") or "bookworm", openssl=(
+                find_daemon_release(self.raw, f"freeradius{OPENSSL}"),
+                find_daemon_release(self.raw, f"wpa_supplicant{OPENSSL}")))) is not None]
 
     def _recomputed_challenges(self, parts: Sequence[str]) -> list[AkaAuthentication]:
         """Return the EAP-AKA authentications, computed again, if the policy uses a SIM card."""

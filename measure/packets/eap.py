@@ -95,27 +95,34 @@ def split_radius_logins(messages: Iterable[tuple[float, bytes]],
                         mac: str) -> Iterator[tuple[float, list[bytes]]]:
     """Yield the RADIUS messages of each accepted authentication of a station, with its end time.
 
-    An authentication begins with a request without State. A repeated message is equal in every
-    byte, and counts once.
+    An authentication begins with a request without State. Each further request has the State of the
+    reply before it, so that requests of an abandoned authentication, which the access point repeats
+    later, are told apart. A repeated message is equal in every byte, and counts once.
 
     Args:
         messages: Time and content of RADIUS messages in order.
         mac: The station's MAC address.
     """
-    so_far: list[bytes] = []
+    seen: set[bytes] = set()
+    #: Messages of each authentication, by the State of its last reply or the number of its request.
+    continued: dict[bytes | None, list[bytes]] = {}
+    waiting: dict[int, list[bytes]] = {}
     for at_s, message in messages:
-        if len(message) < _RADIUS_BYTES or message in so_far:
+        if len(message) < _RADIUS_BYTES or message in seen:
             continue
         attributes = message[_RADIUS_BYTES:]
+        state, number = dict(parse_attributes(attributes)).get(_STATE), message[1]
         if message[0] == ACCESS_REQUEST:
             if _calling_station(attributes) == mac:
-                begins = _STATE not in dict(parse_attributes(attributes))
-                so_far = [message] if begins else [*so_far, message]
-        elif so_far and message[1] == so_far[-1][1]:
+                seen.add(message)
+                waiting[number] = [*continued.pop(state, []), message]
+        elif so_far := waiting.pop(number, None):
+            seen.add(message)
             so_far.append(message)
             if message[0] == ACCESS_ACCEPT:
                 yield at_s, so_far
-                so_far = []
+            elif state is not None:
+                continued[state] = so_far
 
 
 def measure_proxy_state(message: bytes) -> int:

@@ -113,8 +113,8 @@ def compute_packets(login: EapLogin) -> LoginPackets:
     without EAP (EAPOL-Start, keys) are not counted.
     """
     packets = list(_eap_packets(login))
-    radius = list(_radius_packets(login, packets[1:]))
-    return LoginPackets(packets, radius, list(_find_problems(login, radius)))
+    exchanged = LoginPackets(packets, list(_radius_packets(login, packets[1:])))
+    return replace(exchanged, problems=list(_find_problems(login, exchanged.round_trips)))
 
 
 # --- EAP packets ---
@@ -336,7 +336,7 @@ def _radius_packets(login: EapLogin, packets: Sequence[EapPacket]) -> Iterator[R
         yield RadiusPacket(packet.sender == STATION, size)
 
 
-def _find_problems(login: EapLogin, radius: Sequence[RadiusPacket]) -> Iterator[Problem]:
+def _find_problems(login: EapLogin, trips: int) -> Iterator[Problem]:
     """Yield why FreeRADIUS refuses the authentication."""
     if login.method == "MD5":
         return
@@ -346,7 +346,6 @@ def _find_problems(login: EapLogin, radius: Sequence[RadiusPacket]) -> Iterator[
         yield Problem(longest, SERVER_MESSAGE_LIMIT, (
             f"the station's certificates and signature are {longest:,} bytes of TLS{before}, and "
             f"FreeRADIUS takes at most {SERVER_MESSAGE_LIMIT:,} in one message"))
-    trips = sum(packet.is_request for packet in radius)
     if trips - 1 > SERVER_REQUEST_LIMIT:
         yield Problem(trips, SERVER_REQUEST_LIMIT, (
             f"it takes {trips} requests to the RADIUS server, and FreeRADIUS ends a session after "

@@ -26,7 +26,7 @@ from measure.agent.process import Daemon, wait_at_most
 from measure.agent.time_limits import TimeLimits
 from measure.agent.workload import Site
 from measure.services.daemons import DaemonService
-from measure.services.other_releases import find_root
+from measure.services.other_releases import find_daemon_root
 from topologies.namespaces import mount_in_memory
 
 # --- Control of charon through vici ---
@@ -173,8 +173,8 @@ class Charon(DaemonService):
     def launch_on(self, node: str) -> Daemon:
         """Start charon on one node."""
         # charon keeps its pid file in /run, so every node needs its own /run.
-        places = ["/run", *([str(find_root(release) / "run")] if (
-            release := self.site.daemon_releases.get("charon")) else [])]
+        root = find_daemon_root(self.site.daemon_releases, "charon")
+        places = ["/run", *([str(root / "run")] if root else [])]
         for place in places:
             mount_in_memory(self.site.testbed.node(node).pid, place)
         return self.run_daemon(node, [self._find_programs(node)[0]], r"spawning \d+ worker threads",

@@ -44,6 +44,19 @@ def find_root(folder: str) -> Path:
     return FOLDER / folder / "root"
 
 
+def find_daemon_root(releases: Mapping[str, str], daemon: str) -> Path | None:
+    """Return the root in which a daemon is started, None for the guest's own.
+
+    Args:
+        releases: Debian releases of daemons, or of their OpenSSL alone, by name.
+        daemon: Name of the daemon.
+    """
+    if daemon in releases:
+        return find_root(releases[daemon])
+    release = releases.get(f"{daemon}{OPENSSL}")
+    return find_root(_name_openssl(release)) if release else None
+
+
 def find_image_root(release: str) -> Path:
     """Return the folder in which the unchanged root of a release is mounted."""
     return FOLDER / release / "lower"
@@ -73,8 +86,7 @@ def provide_daemons(entry: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         name = key.removesuffix(OPENSSL)
         script = FOLDER / "scripts" / name
         script.parent.mkdir(parents=True, exist_ok=True)
-        folder = daemon["release"] if name == key else _name_openssl(daemon["release"])
-        root = shlex.quote(str(find_root(folder)))
+        root = shlex.quote(str(find_daemon_root({key: daemon["release"]}, name)))
         script.write_text(f'#!/bin/sh\nexec chroot {root} {DAEMONS[name]} "$@"\n')
         script.chmod(0o755)
         scripts[name] = str(script)

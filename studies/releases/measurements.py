@@ -54,7 +54,7 @@ class Fact(RecordPart):
 class ReleaseMeasurements(RecordPart):
     """Measured values of a repetition. Values without a packet in the capture are None."""
 
-    #: From the first to the last packet of 802.1X, of the key handshake, and of the start of a tunnel
+    #: From the first to the last packet of 802.1X, of the key handshake, and of a tunnel's start
     #: (IKE, WireGuard, QUIC, Multipath TCP), summed (s).
     authentication_s: float | None
     #: EAP packets at the mobile node, and their size (bytes).

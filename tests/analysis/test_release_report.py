@@ -101,6 +101,7 @@ def test_daemons_of_another_release_are_named_wherever_releases_are() -> None:
     assert report.summary[1].startswith(f"From {mixed} to Debian 13: ")
     [changed] = [table for table in report.tables if table.id == "changes"]
     assert f"bookworm is {mixed}; trixie is Debian 13." in changed.notes[0]
+    assert {row["daemons"] for row in rows_of(report, "changes")} == {""}  # trixie's own
     assert {row["release"] for row in rows_of(report, "run")} == {
         "bookworm (freeradius of trixie)", "trixie"}
     assert {row["section"].partition(", ")[0] for row in rows_of(report, "run")} == {

@@ -80,6 +80,9 @@ def test_every_packet_is_listed_on_request(qop_here: Qop) -> None:
     (["--policy", "M5", "--key", "ml-dsa-44", "--release", "bookworm"],
      "--release bookworm: its OpenSSL 3.0 has neither ML-KEM nor ML-DSA"),
     (["--server-chain", "nowhere.pem"], "--server-chain nowhere.pem: cannot be read"),
+    (["--policy", "M6", "--key", "rsa-2048"],
+     "--policy M6 --key: the 192-bit suite has TLS 1.2 and certificates with keys of P-384; leave"),
+    (["--policy", "M6", "--tls", "1.3", "--chain", "5"], "--policy M6 --tls --chain: the 192-bit"),
     (["--rtt", "nan"], "--rtt nan: is no number"),
     (["--loss", "nan"], "--loss nan: is no number"),
     (["--logins", "inf"], "cost: invalid value for '--logins': inf is not in the range"),
@@ -167,16 +170,45 @@ def test_choices_are_those_of_policies_and_guests() -> None:
     assert list(RELEASES) == list(releases.RELEASES)
 
 
+ONE_TRIP = LoginPackets((), (RadiusPacket(True, 100), RadiusPacket(False, 100)))
+
+
 def test_wait_for_lost_packets_follows_hostapds_timer() -> None:
-    """One round trip that fails with chance q waits 3 s q + 6 s q^2 and so on."""
-    trip = LoginPackets((), (RadiusPacket(True, 100), RadiusPacket(False, 100)))
-    undisturbed, wait_s = estimate_retries(trip, 0.1)
-    assert undisturbed == pytest.approx(0.81)
-    chance = 1 - 0.81
-    assert wait_s == pytest.approx(sum(min(3 * 2 ** n, 120) * chance ** (n + 1)
-                                       for n in range(10)))
+    """Requests after 0, 3, 9 and 21 s; after 30 s all again, until the station gives up."""
+    retries = estimate_retries(ONE_TRIP, 0.1, 0.0)
+    assert retries.undisturbed == pytest.approx(0.81)
+    lost = 1 - 0.81
+    ends = {30 * again + wait_s: 0.81 * lost ** (4 * again + number) for again in range(3)
+            for number, wait_s in enumerate((0, 3, 9, 21)) if 30 * again + wait_s < 70}
+    assert retries.completed == pytest.approx(sum(ends.values()))
+    assert retries.wait_s == pytest.approx(
+        sum(at_s * chance for at_s, chance in ends.items()) / retries.completed)
     fragmented = LoginPackets((), (RadiusPacket(True, 1652), RadiusPacket(False, 100)))
-    assert estimate_retries(fragmented, 0.1)[0] == pytest.approx(0.9 ** 3)
+    assert estimate_retries(fragmented, 0.1, 0.0).undisturbed == pytest.approx(0.9 ** 3)
+
+
+def test_answer_after_hostapds_limit_completes_nothing() -> None:
+    """With 22 s, the requests after 0 and 3 s count. With 30 s, none does."""
+    assert estimate_retries(ONE_TRIP, 0.0, 29.9).completed == 1
+    assert estimate_retries(ONE_TRIP, 0.0, 30.0).completed == 0
+    lost = 1 - 0.81
+    assert estimate_retries(ONE_TRIP, 0.1, 22.0).completed == pytest.approx(
+        0.81 * (1 + lost + lost ** 2 + lost ** 3))
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    (["--rtt", "60000"], "Fails: an answer of the RADIUS server takes 60 s, and hostapd begins"),
+    (["--policy", "P5", "--rtt", "29000"], ""), (["--rtt", "5000", "--loss", "1"], ""),
+    (["--policy", "M18", "--rtt", "2200"], ""),
+    (["--policy", "M18", "--rtt", "2400"], (
+        "Fails: 30 round trips take 72 s, and wpa_supplicant gives up after 70 s. A round trip "
+        "below 2,333 ms helps")),
+    (["--policy", "M18", "--loss", "50"], "Fails: fewer than 1 in 1,000 authentications")])
+def test_authentication_beyond_the_time_limits_fails(qop_here: Qop, options: list[str],
+                                                     says: str) -> None:
+    """The limit and its daemon are named."""
+    output = " ".join(qop_here("cost", *options).stdout.split())
+    assert (says in output) if says else ("Fails" not in output)
 
 
 def test_resumed_session_takes_no_public_key_operation() -> None:

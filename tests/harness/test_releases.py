@@ -236,9 +236,9 @@ def test_folder_of_several_releases_goes_on_with_them(qop: Qop) -> None:
     (["--daemon", "hostapd/openssl=bookworm", "--release", "trixie"],
      "qop: --daemon hostapd/openssl=bookworm: the guests have trixie, whose C library is as new"),
     (["--daemon", "hostapd="], "qop: --daemon hostapd=: names no Debian release; choose from"),
-    (["--daemon", "charon=trixie"], "qop: --daemon charon=trixie: no policy of this run uses"),
+    (["--daemon", "charon=trixie"], "qop: --daemon charon=trixie: nothing in this run uses"),
     (["--daemon", "freeradius/openssl=trixie"],
-     "qop: --daemon freeradius/openssl=trixie: no policy of this run uses freeradius"),
+     "qop: --daemon freeradius/openssl=trixie: nothing in this run uses freeradius"),
     (["--daemon", "hostapd=bookworm"], "qop: --daemon hostapd=bookworm: all guests have this"),
     (["--daemon", "hostapd=trixie", "--builder", "mininet-wifi"],
      "qop: --daemon hostapd=trixie: Mininet-WiFi is built for bookworm alone")])

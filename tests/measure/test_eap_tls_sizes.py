@@ -273,6 +273,22 @@ def test_repeated_radius_messages_count_once() -> None:
     assert not list(eap.split_radius_logins(messages, "02:00:00:00:1b:00"))
 
 
+def test_request_of_an_abandoned_authentication_does_not_end_another() -> None:
+    """After losses, hostapd repeats the first request of an earlier attempt amid the next one."""
+    messages = list(pcap.udp_payloads(TOOLS / "campus/udp-wire.pcap", eap.RADIUS_PORT))
+    mac, _ = CAMPUS
+    expected = list(eap.split_radius_logins(messages, mac))
+    begin = next(place for place, (_, message) in enumerate(messages)
+                 if message[0] == eap.ACCESS_REQUEST)
+    at_s, request = messages[begin]
+    abandoned = bytes((request[0], request[1] ^ 0x80)) + request[2:]
+    amid = begin + 5
+    assert list(eap.split_radius_logins(
+        [*messages[:amid], (at_s, abandoned), *messages[amid:]], mac)) == expected
+    late = [*messages, (at_s, request), *((at_s, message) for message in expected[0][1][-2:])]
+    assert list(eap.split_radius_logins(late, mac)) == expected
+
+
 def test_computed_radius_packets_agree_inside_tls() -> None:
     """FreeRADIUS as a proxy for RadSec adds Proxy-State, which has no computed size."""
     raw = json.loads((TOOLS / "radsec/raw.json").read_text())
