@@ -179,8 +179,9 @@ def run_command(
                         f"leave out {option}")
     root = _find_folder("--root", root)
     environment = read_callers_environment(ENVIRONMENT.read_bytes())
-    if not argv:
-        argv = (_find_shell(root, environment if root == Path("/") else {}),)
+    argv = argv or (_find_shell(root, environment if root == Path("/") else {}),)
+    if not argv[0]:
+        raise UserError("radio: COMMAND is empty; name a program, or leave COMMAND out for a shell")
     settings = RadioSettings(
         argv, environment, Path.cwd(), root, binds=[_find_writable(folder) for folder in binds],
         namespaces=namespaces, radios=number, parameters=parameters, captures=capture is not None,
@@ -258,8 +259,8 @@ def _make_air(name: str, channels: Sequence[int], positions: Sequence[Sequence[f
         raise UserError(f"--medium {name}: stations take turns on it, which needs a network; "
                         "choose one with 'air: dcf'")
     if len(channels) > radios:
-        raise UserError(f"--channels: {len(channels)} access points, but {radios} radios; give "
-                        "more radios")
+        raise UserError(f"--channels: {len(channels)} access points need as many radios, and there "
+                        f"are only {radios}; give -n {len(channels)}")
     if chosen.signal and len(positions) != radios:
         raise UserError(f"--medium {name}: needs the position of each of the {radios} radios, not "
                         f"{len(positions)}; add --position X,Y for each radio")
@@ -298,7 +299,8 @@ def _check_key_file(key_file: Path, capture: Path | None) -> None:
 def _find_folder(option: str, folder: Path) -> Path:
     """Return the absolute path of a folder, or raise a UserError if it cannot be used."""
     if not folder.is_dir():
-        raise UserError(f"{option} {folder}: there is no such folder; name one that exists")
+        problem = "is not a folder" if folder.exists() else "there is no such folder"
+        raise UserError(f"{option} {folder}: {problem}; name one that exists")
     if not os.access(folder, os.R_OK | os.X_OK):
         raise UserError(f"{option} {folder}: no permission to read it; name another folder")
     return folder.resolve()
