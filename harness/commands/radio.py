@@ -199,6 +199,7 @@ def run_command(
                      } if capture else {}
             if key_file:
                 files[Stream.KEYS] = stack.enter_context(_open_file("--keys", key_file))
+            _check_command(settings)
             built = _ensure_image()
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="qop-radio-"))
             stack.enter_context(_raw_terminal())
@@ -325,6 +326,15 @@ def _find_shell(root: Path, environment: Mapping[str, str]) -> str:
         return "/bin/sh"
     raise UserError(f"--root {root}: there is no /bin/sh; name the root folder of a system, or "
                     "give a COMMAND that is there")
+
+
+def _check_command(settings: RadioSettings) -> None:
+    """Raise UserError if this system has no such command, before a machine is built for it."""
+    name, folders = settings.argv[0], settings.environment.get("PATH", "").split(":")
+    if settings.root == Path("/") and "/" not in name and all(
+            folder.startswith("/") and not os.path.lexists(f"{folder}/{name}")
+            for folder in folders):
+        raise _make_start_error(settings, errno.ENOENT)
 
 
 def _read_mask() -> int:

@@ -159,6 +159,15 @@ def test_bad_input_is_one_line(qop: Qop, arguments: list[str], text: str) -> Non
     assert done.stderr.startswith("qop: ") and done.stderr.count("\n") == 1, done.stderr
 
 
+def test_missing_command_is_named_before_a_machine_is_built(
+        qop: Qop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QOP_CACHE", str(qop.folder / "cache"))
+    done = qop("radio", "no-such-command")
+    assert done.returncode == 127
+    assert done.stderr == "qop: no-such-command: command not found; install it or give its path\n"
+    assert not (qop.folder / "cache/kernels").exists()
+
+
 # --- In a machine ---
 
 
