@@ -11,13 +11,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conftest import PATIENCE_S
+from guest import image as guest_image
+from guest import vm
 
 # The kernel's, after those of the boot loader (guest/vagrant/root/boot/grub/grub.cfg).
 FIRST_WORDS = "Linux version"
 #: What to start it with, one after the other, and how long each may take to the kernel's first
 #: words: some machines have a /dev/kvm that gets nowhere, or only to the boot loader; and software
 #: with a thread for each processor may hang.
-ACCELERATORS = {"kvm": 60.0, "tcg,thread=multi": 180.0, "tcg,thread=single": PATIENCE_S}
+ACCELERATORS = {"kvm": vm.TRIAL_S, "tcg,thread=multi": 180.0, "tcg,thread=single": PATIENCE_S}
+
+
+def find_accelerators() -> dict[str, float]:
+    """What `ACCELERATORS` has, without a KVM that has failed to start another kernel here."""
+    built = guest_image.find_image(vm="amd64")
+    if built is None or vm.choose_accelerator(built, vm.ARCHITECTURES["x86_64"])[0] == vm.KVM:
+        return ACCELERATORS
+    return {name: limit_s for name, limit_s in ACCELERATORS.items() if name != vm.KVM}
 
 
 class Box:
@@ -60,7 +70,7 @@ class Box:
 
     def _start(self) -> None:
         """With the first accelerator that works."""
-        for accelerator, seconds in ACCELERATORS.items():
+        for accelerator, seconds in find_accelerators().items():
             if accelerator == "kvm" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
                 continue
             self.accelerator = accelerator.partition(",")[0]

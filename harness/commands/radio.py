@@ -179,8 +179,9 @@ def run_command(
                         f"leave out {option}")
     root = _find_folder("--root", root)
     environment = read_callers_environment(ENVIRONMENT.read_bytes())
-    if not argv:
-        argv = (_find_shell(root, environment if root == Path("/") else {}),)
+    argv = argv or (_find_shell(root, environment if root == Path("/") else {}),)
+    if not argv[0]:
+        raise UserError("radio: COMMAND is empty; name a program, or leave COMMAND out for a shell")
     settings = RadioSettings(
         argv, environment, Path.cwd(), root, binds=[_find_writable(folder) for folder in binds],
         namespaces=namespaces, radios=number, parameters=parameters, captures=capture is not None,
@@ -198,6 +199,7 @@ def run_command(
                      } if capture else {}
             if key_file:
                 files[Stream.KEYS] = stack.enter_context(_open_file("--keys", key_file))
+            _check_command(settings)
             built = _ensure_image()
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="qop-radio-"))
             stack.enter_context(_raw_terminal())
@@ -258,8 +260,8 @@ def _make_air(name: str, channels: Sequence[int], positions: Sequence[Sequence[f
         raise UserError(f"--medium {name}: stations take turns on it, which needs a network; "
                         "choose one with 'air: dcf'")
     if len(channels) > radios:
-        raise UserError(f"--channels: {len(channels)} access points, but {radios} radios; give "
-                        "more radios")
+        raise UserError(f"--channels: {len(channels)} access points need as many radios, and there "
+                        f"are only {radios}; give -n {len(channels)}")
     if chosen.signal and len(positions) != radios:
         raise UserError(f"--medium {name}: needs the position of each of the {radios} radios, not "
                         f"{len(positions)}; add --position X,Y for each radio")
@@ -298,7 +300,8 @@ def _check_key_file(key_file: Path, capture: Path | None) -> None:
 def _find_folder(option: str, folder: Path) -> Path:
     """Return the absolute path of a folder, or raise a UserError if it cannot be used."""
     if not folder.is_dir():
-        raise UserError(f"{option} {folder}: there is no such folder; name one that exists")
+        problem = "is not a folder" if folder.exists() else "there is no such folder"
+        raise UserError(f"{option} {folder}: {problem}; name one that exists")
     if not os.access(folder, os.R_OK | os.X_OK):
         raise UserError(f"{option} {folder}: no permission to read it; name another folder")
     return folder.resolve()
@@ -323,6 +326,15 @@ def _find_shell(root: Path, environment: Mapping[str, str]) -> str:
         return "/bin/sh"
     raise UserError(f"--root {root}: there is no /bin/sh; name the root folder of a system, or "
                     "give a COMMAND that is there")
+
+
+def _check_command(settings: RadioSettings) -> None:
+    """Raise UserError if this system has no such command, before a machine is built for it."""
+    name, folders = settings.argv[0], settings.environment.get("PATH", "").split(":")
+    if settings.root == Path("/") and "/" not in name and all(
+            folder.startswith("/") and not os.path.lexists(f"{folder}/{name}")
+            for folder in folders):
+        raise _make_start_error(settings, errno.ENOENT)
 
 
 def _read_mask() -> int:

@@ -128,7 +128,8 @@ def test_callers_environment_has_no_variable_of_the_harness() -> None:
     (["--capture", "nowhere/air.pcap", "true"], "--capture nowhere/air.pcap: cannot be written"),
     (["--medium", "802.11g", "--channels", "1,1", "--namespaces", "a,b", "true"],
      "the access points on channel 1 are in several namespaces"),
-    (["--medium", "802.11g", "--channels", "1,6,11", "true"], "3 access points, but 2 radios"),
+    (["--medium", "802.11g", "--channels", "1,6,11", "true"],
+     "--channels: 3 access points need as many radios, and there are only 2; give -n 3"),
     (["--hwsim", "radios=3", "true"], "--hwsim radios=3: is no parameter of mac80211_hwsim"),
     (["--hwsim", "channels=0", "true"], "--hwsim channels=0: is no parameter of mac80211_hwsim"),
     (["--hwsim", f"channels={10 ** 20}", "true"], f"--hwsim channels={10 ** 20}: is no parameter"),
@@ -142,16 +143,29 @@ def test_callers_environment_has_no_variable_of_the_harness() -> None:
      "--position: the medium 802.11g has no signal that falls with distance"),
     (["--capture", "air", "--keys", "./air", "true"], "--keys air: is the file of --capture"),
     (["--root", "nowhere", "true"], "--root nowhere: there is no such folder"),
+    (["--root", "file", "true"], "--root file: is not a folder; name one that exists"),
+    (["--bind", "file", "true"], "--bind file: is not a folder; name one that exists"),
+    ([""], "radio: COMMAND is empty; name a program, or leave COMMAND out for a shell"),
     (["--root", "empty"], "there is no /bin/sh"),
     (["--bind", "nowhere", "true"], "--bind nowhere: there is no such folder"),
     (["--bind", "/", "true"], "--bind /: the whole system would be writable"),
 ])
 def test_bad_input_is_one_line(qop: Qop, arguments: list[str], text: str) -> None:
     (qop.folder / "empty").mkdir()
+    (qop.folder / "file").touch()
     done = qop("radio", *arguments)
     assert done.returncode in {1, 2}
     assert text in done.stderr
     assert done.stderr.startswith("qop: ") and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_missing_command_is_named_before_a_machine_is_built(
+        qop: Qop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QOP_CACHE", str(qop.folder / "cache"))
+    done = qop("radio", "no-such-command")
+    assert done.returncode == 127
+    assert done.stderr == "qop: no-such-command: command not found; install it or give its path\n"
+    assert not (qop.folder / "cache/kernels").exists()
 
 
 # --- In a machine ---

@@ -17,8 +17,6 @@ from harness.errors import UserError
 from measure.capture.pcap import CapturedFrame
 from measure.records.record import CheckRecord, Record, StudyRecord
 from protocols.adp.packets import HEADER, HeaderFlag
-from studies.adp1987.fault_injection import BESIDE_CHANNEL, LONGER_TIMEOUT_ON_AIR
-from studies.adp1987.faults import ON_AIR
 from studies.adp1987.measurements import Measurements
 from studies.adp1987.proof import air_checks, captured_messages
 from studies.adp1987.proof.air_checks import (
@@ -272,15 +270,3 @@ def test_a_policys_channel_survives_a_handoff_and_is_proven(qop: Qop) -> None:
     assert len({name for name in record.measured if name.startswith("lost_")}) == 2
     again = qop("verify", "--redo", "moved")
     assert "; 1 records judged anew say the same" in again.stdout
-
-
-@pytest.mark.guest
-@pytest.mark.shareable
-@pytest.mark.parametrize("fault", [BESIDE_CHANNEL, LONGER_TIMEOUT_ON_AIR])
-def test_a_control_fails_its_checks_alone(qop: Qop, fault: str) -> None:
-    """All messages arrive, beside the channel or later than its timeout, and that is seen."""
-    done = qop("run", "adp1987", *SMALL, "--policies", "P1", "--scenarios", "N2", "--only",
-               "protocol=modern", "--only", "queue=ON", "--fault", fault, "--out", fault)
-    assert done.returncode == 1, done.stderr
-    [record] = qop.records(fault).values()
-    assert {check.check for check in record.evidence if not check.ok} == set(ON_AIR[fault].fails)

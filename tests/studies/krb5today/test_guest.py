@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -173,19 +172,6 @@ def test_a_message_of_another_form_is_seen(judged: Callable[..., Judgement]) -> 
         capture.write_bytes(bytes(data))
 
     assert "messages follow the schema" in broken(judged("fast", "fast", change))
-
-
-def test_a_silent_fallback_is_a_downgrade(shared_qop: Qop) -> None:
-    """The client never shows a certificate it does not trust itself: the user types the password.
-
-    The login succeeds, and the record does not.
-    """
-    done = shared_qop("run", "krb5today", "--out", "typed-password", "--mechanisms", "pkinit-dh",
-                      "--fault", "password-typed", *NEAR)
-    assert done.returncode != 0
-    (record,) = shared_qop.records("typed-password").values()
-    assert "pre-authentication SPAKE instead of PKINIT" in record.reason
-    assert json.dumps(record.raw["work_s"])  # it was measured, to the end
 
 
 def test_a_login_through_esp_where_it_has_moved_to(shared_qop: Qop) -> None:

@@ -49,65 +49,43 @@ def test_multipath_tcp_connection_is_joined_past_a_router(moved: dict[str, Recor
     assert [way.lost_packets for way in (body(moved["M16"]).outages or {}).values()] == [0, 0]
 
 
-@pytest.mark.parametrize(("policy", "fault", "fails"), [
-    ("M16", "mptcp-refuses-joins", {
-        "MPTCP: kernels have the connection", "MPTCP: new address joins the connection",
-        "MPTCP: data sequence goes on"}),
-    ("M15", "quic-reconnects", {"QUIC: new path is validated", "QUIC: connection goes on"})])
-def test_another_connection_after_the_move_is_found_out(qop: Qop, policy: str, fault: str,
-                                                        fails: set[str]) -> None:
-    """Traffic flows again after the move, and exactly the checks of the connection fail."""
-    done, records = qop.run("another", *VIRTUAL, "--policies", policy, "--scenarios", "R3",
-                            "--repetitions", "1", "--stream-bytes", "100k", "--fault", fault)
-    assert done.returncode == 1
-    [record] = records.values()
-    assert {entry.check for entry in record.evidence if not entry.ok} == fails
-
-
 def test_fast_transition_passes_a_router_with_a_passphrase(moved: dict[str, Record]) -> None:
     """Four frames on the link, and Mobile IP's registration after them."""
     assert {"fast transition", "registered with the foreign agent"} <= checks(
         moved["M2-ft"]).keys()
 
 
-def test_192_bit_suite_moves_by_fast_transition(qop: Qop) -> None:
-    """Its keys are made by SHA-384, beside those by SHA-256, and a control has the other hash."""
-    cell = [*VIRTUAL, "--policy", str(PROJECT / "examples" / "wpa3-eap-192-bit-ft.yml"),
-            "--scenarios", "E1", "--repetitions", "1", "--stream-bytes", "100k"]
-    keys = "fast transition's keys"
-    done, records = qop.run("sha384", *cell, "--policies", "M4-ft")
+@pytest.fixture(scope="module")
+def within_subnet(shared_qop: Qop) -> dict[str, Record]:
+    """A repetition of fast transitions in E1, by policy: two of the profile, two of examples."""
+    files = [str(PROJECT / "examples" / f"{name}.yml")
+             for name in ("wpa3-eap-192-bit-ft", "wpa3-sae-ft-over-ds")]
+    done, records = shared_qop.run(
+        "within-subnet", *VIRTUAL, "--policies", "M4-ft,M7", "--scenarios", "E1",
+        "--repetitions", "1", "--stream-bytes", "100k",
+        *(word for file in files for word in ("--policy", file)))
     assert done.returncode == 0, done.stdout
-    found = {each.cell["policy"]: checks(each) for each in records.values()}
-    assert found["WPA3-192-FT"][keys].startswith("by SHA-384 from 48 bytes")
-    assert "1 of 1 handshakes and 2 of 2 reassociation frames" in found["WPA3-192-FT"][keys]
-    assert found["M4-ft"][keys].startswith("by SHA-256 from 32 bytes")
-    assert "fast transition" in found["WPA3-192-FT"]
-    done, records = qop.run("sha256", *cell, "--policies", "M6", "--fault", "sha256-for-sha384")
-    assert done.returncode == 1
-    [record] = [each for each in records.values() if each.cell["policy"] == "WPA3-192-FT"]
-    assert [entry.check for entry in record.evidence if not entry.ok] == [
-        "key management negotiated", "key management offered", keys, "EAP packets as computed",
-        "RADIUS packets as computed"]
+    return {found.cell["policy"]: found for found in records.values()}
 
 
-def test_fast_transition_over_the_ds_passes_by_wire(qop: Qop) -> None:
+def test_192_bit_suite_moves_by_fast_transition(within_subnet: dict[str, Record]) -> None:
+    """Its keys are made by SHA-384, beside those by SHA-256."""
+    keys = "fast transition's keys"
+    found = checks(within_subnet["WPA3-192-FT"])
+    assert found[keys].startswith("by SHA-384 from 48 bytes")
+    assert "1 of 1 handshakes and 2 of 2 reassociation frames" in found[keys]
+    assert checks(within_subnet["M4-ft"])[keys].startswith("by SHA-256 from 32 bytes")
+    assert "fast transition" in found
+
+
+def test_fast_transition_over_the_ds_passes_by_wire(within_subnet: dict[str, Record]) -> None:
     """As many frames as over the air, which exactly one check tells apart."""
     over_ds = "fast transition over the DS"
-    cell = [*VIRTUAL, "--policy", str(PROJECT / "examples" / "wpa3-sae-ft-over-ds.yml"),
-            "--policies", "M7", "--scenarios", "E1", "--repetitions", "1",
-            "--stream-bytes", "100k"]
-    done, records = qop.run("ds", *cell)
-    assert done.returncode == 0, done.stdout
-    by_policy = {record.cell["policy"]: record for record in records.values()}
-    assert {"fast transition", over_ds} <= checks(by_policy["WPA3-FT-DS"]).keys()
-    assert over_ds not in checks(by_policy["M7"])
-    frames = [{phase.name: phase.packets for phase in body(record).handoff}
-              for record in by_policy.values()]
-    assert frames[0]["authentication"] == frames[1]["authentication"] == 2
-    done, records = qop.run("air", *cell, "--fault", "over-the-air")
-    assert done.returncode == 1
-    [record] = [each for each in records.values() if each.cell["policy"] == "WPA3-FT-DS"]
-    assert [entry.check for entry in record.evidence if not entry.ok] == [over_ds]
+    assert {"fast transition", over_ds} <= checks(within_subnet["WPA3-FT-DS"]).keys()
+    assert over_ds not in checks(within_subnet["M7"])
+    for policy in ("WPA3-FT-DS", "M7"):
+        frames = {phase.name: phase.packets for phase in body(within_subnet[policy]).handoff}
+        assert frames["authentication"] == 2
 
 
 def test_a_stream_tells_the_outage_of_each(moved: dict[str, Record]) -> None:

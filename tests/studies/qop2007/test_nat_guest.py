@@ -48,14 +48,3 @@ def test_silent_node_is_out_of_reach_behind_nat(measured_behind_nat: dict[str, R
     assert failing(record) == {IDLE, NEW_PORT}
     details = {entry.check: entry.detail for entry in record.evidence}
     assert "of the node after it answered" in details[NEW_PORT]
-
-
-@pytest.mark.parametrize(("fault", "fails"), [
-    ("no-dpd", {"dead peer detection", NEW_PORT}), ("kept-mapping", {"router changes the port"})])
-def test_port_change_has_its_controls(qop: Qop, fault: str, fails: set[str]) -> None:
-    """A gateway that is not asked keeps the old port; a router that does not restart, its own."""
-    done, records = qop.run("port", *SMALL, "--policies", "M11", "--policy", IKE,
-                            "--fault", fault)
-    assert done.returncode == 1
-    assert failing(next(found for found in records.values()
-                        if found.cell["policy"] == "IKEv2-NAT")) == fails

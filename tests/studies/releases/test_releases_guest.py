@@ -22,15 +22,6 @@ def measure(qop: Qop, folder: str, *options: str) -> dict[str, Record]:
             for record in qop.records(folder).values()}
 
 
-def test_old_daemon_in_place_of_the_new_fails_its_own_check(shared_qop: Qop) -> None:
-    """hostapd of Debian 12 serves the station as well, so that every other check holds."""
-    records = measure(shared_qop, "old-daemon", "--fault", "old-daemon", "--policies", "M2",
-                      "--release", "trixie")
-    [record] = records.values()
-    assert [check.check for check in record.evidence if not check.ok] == [NAME]
-    assert "/opt/releases/bookworm/root/usr/sbin/hostapd" in record.reason
-
-
 def test_daemon_of_another_release_is_the_one_asked_for(shared_qop: Qop) -> None:
     """FreeRADIUS' own change is there, and the station's hello is that of its release."""
     before = measure(shared_qop, "before", "--policies", "P8", "--release", "bookworm")

@@ -1,0 +1,33 @@
+"""The files of a testbed as a folder, with a manager of cards: the root of machines with radios."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import shared
+from guest import image, root
+from guest.root_variants import PackageList
+
+#: Packages beyond those of a testbed: what judges captures, and a manager of cards.
+_PACKAGES = PackageList("cards", ("dbus", "network-manager", "tshark", "udev"),
+                        where="tests/testbed_root.py")
+
+
+def unpack_testbed() -> Path:
+    """Return the files of a testbed, unpacked once in a test run."""
+
+    def make() -> Path:
+        packed = image.ensure_image(packages=_PACKAGES).root
+        folder = shared.folder("testbed-root")
+        subprocess.run(["sh", "-c", 'sqfs2tar "$1" | tar -x -C "$2"', "sh", packed, folder],
+                       check=True)
+        return folder
+
+    system = shared.once("testbed-files", make)
+    if not (system / f"usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}").exists():
+        pytest.skip(f"{root.SUITE} has another Python than this environment")
+    return system
