@@ -369,8 +369,8 @@ class Layers(UpperLayers):
             return self
         tls = self.dot1x.tls
         if tls is None or tls.key not in _KEYS_OF_192_BITS or tls.version == "1.3":
-            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or "
-                             "of RSA with 3072 bits or more",
+            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, "
+                             "or of RSA with 3072 bits or more",
                              "write tls: {key: p-384} or {key: rsa-3072}, without version",
                              ("dot1x", "tls" if tls else "eap"), ("link", "akm"))
         return self

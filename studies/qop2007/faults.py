@@ -661,7 +661,7 @@ SPOILT: Mapping[str, Fault] = {
             pmk_r1_push="0", r0kh=f"02:00:00:00:00:99 nobody {_ANOTHER_KEY * 2}"),
         on=control_cell("M7", "E1")),
     fault_injection.STALE_CHANNEL: Fault(
-        "a station that moves states the channel that it leaves, as wpa_supplicant does over the DS",
+        "a station that moves over the DS states the channel that it leaves",
         policy=change_layer("link", ft_over_ds=1), on=control_cell("M7", "E1")),
     "wrong-ike-secret": Fault(
         "the mobile node has another pre-shared key for IKE than the gateway",
