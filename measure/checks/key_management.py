@@ -357,8 +357,8 @@ _LEAST_KEY_BYTES = 99
 def _check_stated_channel(observed: Observation) -> Iterator[Check]:
     """Check that the station states its operating channel in each four-way handshake.
 
-    The second message has the channel in clear. The control `stale-channel` shows that hostapd
-    refuses another one. No check shows that wpa_supplicant does so.
+    The second message has the channel in clear. Whether an end refuses another channel is not
+    checked here.
     """
     file = observed.capture_path("auth-mn")
     if not file.exists():
