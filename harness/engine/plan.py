@@ -311,7 +311,16 @@ def find_missing_feature(spec: TestbedSpec) -> str:
     if wire and wire.macsec == "GCM-AES-256" and is_older:
         return (f"{release.title} has wpa_supplicant 2.10, whose MACsec has GCM-AES-128 alone; add "
                 "--release forky")
-    link = spec.policy.layers.link
+    return _find_missing_link_feature(spec, release, is_older=is_older)
+
+
+def _find_missing_link_feature(spec: TestbedSpec, release: releases.Release, *,
+                               is_older: bool) -> str:
+    """Return what a policy's link layer needs and the release's daemons have not, or ""."""
+    link = spec.policy.layers.link if spec.policy else None
+    if link and link.sae == "pk" and is_older:
+        return (f"{release.title} has hostapd and wpa_supplicant 2.10 without SAE-PK; add "
+                "--release forky")
     if link and link.moves_fast and link.beacon_protection and is_older \
             and any(node.roaming for node in spec.network.nodes.values()):
         return (f"{release.title} has wpa_supplicant 2.10, which refuses the next access point's "

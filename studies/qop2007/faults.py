@@ -95,6 +95,7 @@ _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
 #: A station that tries two groups of SAE, and the 192-bit suite with fast transition.
 _GROUPS = "examples/wpa3-sae-groups.yml"
 _CLOGGED = "examples/wpa3-sae-anti-clogging.yml"
+_SAE_PK = "examples/wpa3-sae-pk.yml"
 _RSA_192 = "examples/wpa3-eap-192-bit-rsa3072.yml"
 _FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
 #: Scenario whose first RADIUS server is down.
@@ -229,6 +230,10 @@ TODAYS: Mapping[str, Fault] = {
         "access points have no BSS transition management",
         policy=change_layer("link", bss_transition=0), on=control_cell(_TRANSITION),
         fails=["BSS transition supported"]),
+    "no-public-key": Fault(
+        "the access point has no key pair, and knowing the password suffices to imitate it",
+        policy=change_layer("link", sae="h2e"), on=control_cell(_SAE_PK),
+        fails=["SAE element", "SAE-PK signature"]),
     "any-channel": Fault(
         "the operating channel is not validated", policy=change_layer("link", ocv=0),
         on=control_cell("M3"),

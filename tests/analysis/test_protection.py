@@ -168,6 +168,7 @@ def todays_policies() -> Iterator[Policy]:
     for group in (19, 20, 21):
         yield policy_of("X", link={**sae, "keys": "owe", "group": group})
     yield policy_of("X", link={**sae, "sae": "loop", "pmf": 1, "group_mgmt": "BIP-CMAC-128"})
+    yield policy_of("X", link={**sae, "sae": "pk"})
     yield policy_of("X", link={**sae, "sae": "h2e", "beacon_protection": 1, "ocv": 1,
                                "roaming": "ft"})
     for akm in ("sha1", "sha256"):

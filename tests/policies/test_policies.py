@@ -605,9 +605,9 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         {"dot1x": {"eap": "PWD", "identity": "anonymous"}},
         "x.yml:6: EAP-PWD needs the user's own identity in clear; leave out identity",
     ),
-    "SAE-PK, which no daemon has": (
-        {"link": link(keys="sae", pmf=2, sae="pk")},
-        "x.yml:8: layers.link.sae: SAE-PK is in neither hostapd nor wpa_supplicant as Debian 12",
+    "SAE-PK in another group": (
+        {"link": link(keys="sae", pmf=2, sae="pk", group=20)},
+        "x.yml:9: sae: pk is measured without group; leave out group, or write sae: h2e",
     ),
     "a card without who knows its key": (
         {"dot1x": {"eap": "AKA'"}},
