@@ -46,8 +46,6 @@ _ALWAYS_SAID = frozenset({"link", "dot1x", "ipsec"})
 MOBILE_IP, MOBIKE, WIREGUARD, QUIC, MPTCP = "mobile-ip", "mobike", "wireguard", "quic", "mptcp"
 #: What a QUIC client does when its address changes.
 OnMove = Literal["migrate", "reconnect"]
-#: Keys of certificates with which the 192-bit suite works (WPA3 specification 3.0, 3.5).
-_KEYS_OF_192_BITS = ("p-384", "rsa-3072", "rsa-4096")
 #: How IKE peers authenticate, and the EAP methods among these ways.
 _IKE_EAP = ("eap-tls", "eap-mschapv2")
 IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls", "eap-mschapv2"]
@@ -368,10 +366,9 @@ class Layers(UpperLayers):
                 and self.dot1x.has_certificate_of_server):
             return self
         tls = self.dot1x.tls
-        if tls is None or tls.key not in _KEYS_OF_192_BITS or tls.version == "1.3":
-            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, "
-                             "or of RSA with 3072 bits or more",
-                             "write tls: {key: p-384} or {key: rsa-3072}, without version",
+        if tls is None or tls.key != "p-384" or tls.version == "1.3":
+            raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384",
+                             "write tls: {key: p-384}, without version",
                              ("dot1x", "tls" if tls else "eap"), ("link", "akm"))
         return self
 

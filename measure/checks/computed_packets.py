@@ -65,8 +65,6 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
     key, chain = (tls.key, tls.chain) if tls else ("rsa-2048", 2)
     client_key = tls.client_key if tls else key
     name = f"{user}{layer.realm_suffix}"
-    if link is not None and link.akm == "suite-b-192" and key.startswith("rsa"):
-        return None  # the hello of wpa_supplicant's tls_suiteb was not measured
     has_wpa = link is not None and not link.is_wep
     if (layer.inner == "TLS" and tls is not None and tls.version == "1.3"
             and RELEASES[release].compression):

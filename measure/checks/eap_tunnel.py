@@ -40,21 +40,18 @@ _LENGTH_BYTES = 4
 _ECDSA_SHORTER_BYTES = 8
 #: ECDHE-ECDSA-AES256-GCM-SHA384 of the 192-bit security level, and what TLS 1.3 has in its place.
 _SUITES_OF_P384 = {"1.2": 0xC02C, "1.3": 0x1302}
-#: Suite of the 192-bit level with RSA: ECDHE-RSA-AES256-GCM-SHA384 of TLS 1.2.
-_SUITE_OF_RSA = 0xC030
 _CURVE_OF_P384 = 0x18
 _ANONYMOUS = "anonymous"
 
 
 def check_eap_tunnel(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
-                     observed: Observation, *, has_192_bits: bool = False) -> Iterator[Check]:
+                     observed: Observation) -> Iterator[Check]:
     """Yield the checks of TLS inside EAP, or none for an EAP method without TLS.
 
     Args:
         layer: The policy's 802.1X layer.
         stays: EAPOL packets of each full authentication.
         observed: The results of the repetition.
-        has_192_bits: Whether the link has the 192-bit suite of WPA3-Enterprise.
     """
     if not layer.has_certificate_of_server:
         return
@@ -71,10 +68,8 @@ def check_eap_tunnel(layer: Dot1xLayer, stays: Sequence[Sequence[Packet]],
             yield _check_chain(layer.tls.chain, inside, observed)
         if layer.tls.fragment_bytes:
             yield _check_fragments(layer, inside, observed)
-        if layer.tls.key == "p-384" or has_192_bits:
-            suite = _SUITES_OF_P384[layer.tls.version] if layer.tls.key == "p-384" \
-                else _SUITE_OF_RSA
-            yield _check_suite(suite, inside, observed, agrees=agrees)
+        if layer.tls.key == "p-384":
+            yield _check_suite(layer.tls.version, inside, observed, agrees=agrees)
         if layer.tls.group and agrees:
             yield _check_group(layer.tls.group, inside, observed)
         if not resumes and not {layer.tls.key, layer.tls.client_key}.isdisjoint(_SIGNATURES):
@@ -307,14 +302,14 @@ def _check_fragments(layer: Dot1xLayer, inside: Sequence[Sequence[InnerEapFrame]
         f"has {longest}; {expected_bytes} expected")
 
 
-def _check_suite(suite: int, inside: Sequence[Sequence[InnerEapFrame]],
+def _check_suite(version: str, inside: Sequence[Sequence[InnerEapFrame]],
                  observed: Observation, *, agrees: bool) -> Check:
     """Check the cipher suite of the 192-bit level, and P-384 if the handshake agrees on a key."""
     hellos = [frame for stay in inside for frame in stay if frame.source != observed.mac
               and _SERVER_HELLO in frame.handshakes]
     suites = {suite for frame in hellos for suite in frame.suites}
     curves = {curve for frame in hellos for curve in _agreed_groups(frame)}
-    due = {_CURVE_OF_P384} if agrees else set()
+    suite, due = _SUITES_OF_P384[version], {_CURVE_OF_P384} if agrees else set()
     return Check("TLS suite", suites == {suite} and curves == due,
                  f"suite {sorted(map(hex, suites))} with curve {sorted(map(hex, curves))}, "
                  f"{hex(suite)} with {sorted(map(hex, due))} expected")

@@ -108,8 +108,7 @@ def verify_layers(policy: Policy, observed: Observation) -> list[Check]:
     checks = [*check_completeness(observed), *check_association(observed),
               *physical_layer.check_physical_layer(observed)]
     checks += check_link(has.link, observed) if has.link else check_open_air(observed)
-    checks += check_dot1x(has.dot1x, observed, has.link) if has.dot1x \
-        else check_no_dot1x(has.link, observed)
+    checks += check_dot1x(has.dot1x, observed) if has.dot1x else check_no_dot1x(has.link, observed)
     return [*checks, *(check_ipsec(has.ipsec, observed) if has.ipsec else check_no_ipsec(observed))]
 
 
@@ -357,8 +356,7 @@ def _success_times(observed: Observation) -> list[float]:
             for stay in observed.select_full(observed.by_attachment("auth-mn"))]
 
 
-def check_dot1x(layer: Dot1xLayer, observed: Observation,
-                link: LinkLayer | None = None) -> Iterator[Check]:
+def check_dot1x(layer: Dot1xLayer, observed: Observation) -> Iterator[Check]:
     """Check the EAP method of 802.1X, and that the port opens only after it succeeded."""
     stays = [[p for p in stay if p.is_eapol] for stay
              in observed.select_full(observed.by_attachment("auth-mn"))]
@@ -373,8 +371,7 @@ def check_dot1x(layer: Dot1xLayer, observed: Observation,
                 f"seen by the mobile node in {sum(seen_at)} of {len(seen_at)} negotiations")
     if layer.eap in USIM_METHODS:
         yield check_challenges(observed)
-    yield from eap_tunnel.check_eap_tunnel(
-        layer, stays, observed, has_192_bits=link is not None and link.akm == "suite-b-192")
+    yield from eap_tunnel.check_eap_tunnel(layer, stays, observed)
     if observed.computed_logins:
         yield check_computed_packets(observed)
         if observed.has_computed_radius:

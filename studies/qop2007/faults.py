@@ -96,7 +96,6 @@ _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
 _GROUPS = "examples/wpa3-sae-groups.yml"
 _CLOGGED = "examples/wpa3-sae-anti-clogging.yml"
 _SAE_PK = "examples/wpa3-sae-pk.yml"
-_RSA_192 = "examples/wpa3-eap-192-bit-rsa3072.yml"
 _FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
 #: Scenario whose first RADIUS server is down.
 _FAILOVER = "examples/scenarios/radius-failover.yml"
@@ -598,10 +597,6 @@ TODAYS: Mapping[str, Fault] = {
         "certificates of P-256, under key management that allows them", policy=_usual_keys,
         on=control_cell("M6"), fails=[_NEGOTIATED, _OFFERED, "TLS suite",
                                       "TLS certificate keys", _OPENED, _LENGTHS, *_PACKETS]),
-    "smaller-rsa-keys": Fault(
-        "certificates of P-256 in place of RSA-3072, under key management that allows them",
-        policy=_usual_keys, on=control_cell(_RSA_192),
-        fails=[_NEGOTIATED, _OFFERED, "TLS suite", "TLS certificate keys", _OPENED, _LENGTHS]),
     "clear-under-gcmp": Fault(
         "one frame of the mobile node's in clear", on=control_cell("M6"),
         fails=["GCMP-256 on every data frame", _OPENED]),

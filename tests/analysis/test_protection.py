@@ -132,7 +132,7 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
         "TLS-CRL": "high", "TLS-OCSP": "high", "PEAP-NAME": "low", "TLS-DOMAIN": "high",
         "IKEv2-NAT": "high", "WG-NAT": "low",
         "WG-PSK": "low", "EAP-TLS-4096": "high",
-        "WPA3-P384-ML-KEM": "high", "WPA3-192-FT": "high", "WPA3-192-RSA": "high",
+        "WPA3-P384-ML-KEM": "high", "WPA3-192-FT": "high",
         "WPA3-ML-DSA-44": "high", "WPA3-ML-DSA-65": "high", "WPA3-ML-DSA-87": "high",
         "WPA3-MIXED-KEYS": "high",
         "WPA3-ML-KEM": "high", "WPA3-EAP-TLS-RESUMED": "high", "MACSEC-WINDOW": "high",

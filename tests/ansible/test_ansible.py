@@ -73,7 +73,6 @@ OWN: dict[str, dict[str, Any]] = {
     "vlans-psk": example("wpa2-psk-vlans"),
     "over-ds": example("wpa3-sae-ft-over-ds"),
     "fast-192-bit": example("wpa3-eap-192-bit-ft"),
-    "rsa-192-bit": example("wpa3-eap-192-bit-rsa3072"),
     "sae-groups": example("wpa3-sae-groups"),
     "peap-first": whole({"link": {"cipher": "CCMP", "keys": "eap"},
                          "dot1x": {"eap": "TLS", "first_offer": "PEAP"}}),

@@ -425,19 +425,6 @@ def test_suite_of_p384_follows_from_the_version(version: str, sessions: str, sai
     assert [check.ok for check in checks if check.check == "TLS suite"] == [holds]
 
 
-@pytest.mark.parametrize(("suite", "curve", "holds"), [
-    (0xC030, 24, True), (0xC02F, 24, False), (0xC030, 23, False), (0xC02C, 24, False)])
-def test_suite_of_192_bits_with_rsa_has_aes_256_and_p384(suite: int, curve: int, *,
-                                                         holds: bool) -> None:
-    layer = Dot1xLayer.model_validate({"eap": "TLS", "tls": {"key": "rsa-3072"}})
-    observed = replace(seen([], 5), inside=[
-        hello(ACCESS_POINT, handshakes=(2, 11, 12), suites=(suite,), curves=(curve,))])
-    checks = eap_tunnel.check_eap_tunnel(layer, [[]], observed, has_192_bits=True)
-    assert [check.ok for check in checks if check.check == "TLS suite"] == [holds]
-    assert "TLS suite" not in {check.check for check in eap_tunnel.check_eap_tunnel(
-        layer, [[]], observed)}
-
-
 @pytest.mark.parametrize(("curve", "holds"), [(23, True), (29, False)])
 def test_group_of_tls_1_2_is_that_of_the_key_exchange_message(curve: int, *, holds: bool) -> None:
     layer = Dot1xLayer.model_validate({"eap": "TLS", "tls": {"group": "p-256"}})

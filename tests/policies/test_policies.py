@@ -646,16 +646,16 @@ BAD_LAYERS: dict[str, tuple[dict[str, Any], str]] = {
         "x.yml:8: the group is p-384 with such keys, and not p-256; leave out group",
     ),
     "the 192-bit suite with certificates of RSA": (
-        {"link": SUITE_192, "dot1x": {"eap": "TLS", "tls": {"key": "rsa-2048"}}},
-        "x.yml:13: the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or of RSA",
+        {"link": SUITE_192, "dot1x": {"eap": "TLS", "tls": {"key": "rsa-3072"}}},
+        "x.yml:13: the 192-bit suite has TLS 1.2 and certificates with keys of P-384; write tls:",
     ),
     "the 192-bit suite with TLS 1.3": (
         {"link": SUITE_192, "dot1x": {"eap": "TLS", "tls": {"key": "p-384", "version": "1.3"}}},
-        "x.yml:13: the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or of RSA",
+        "x.yml:13: the 192-bit suite has TLS 1.2 and certificates with keys of P-384; write tls:",
     ),
     "the 192-bit suite with usual certificates": (
         {"link": SUITE_192, "dot1x": {"eap": "TLS"}},
-        "x.yml:11: the 192-bit suite has TLS 1.2 and certificates with keys of P-384, or of RSA",
+        "x.yml:11: the 192-bit suite has TLS 1.2 and certificates with keys of P-384; write tls:",
     ),
     "a group of hostapd as the server": (
         {"dot1x": {"eap": "TLS", "tls": {"group": "p-256"}}, "aaa": {"server": "hostapd"}},
