@@ -23,7 +23,7 @@ from typing import Any
 from guest.processes import build_tied_command
 from harness.ansible_process import ANSIBLE, AnsibleProcess, AnsibleProcessLost
 from harness.errors import UserError
-from harness.secrets import Secrets
+from harness.secrets import Secrets, add_sae_keys
 from measure.agent.errors import find_ansible_cause, hide_secrets, secret_values
 from measure.agent.time_limits import LEAST_IKE_RETRY_S, LEAST_RADIUS_CLEANUP_S, TimeLimits
 from policies import Policy
@@ -330,6 +330,9 @@ async def render_policy(  # noqa: PLR0913 - inputs of the playbook, most by name
     `player` is a started Ansible process, `medium` the emulated air.
     """
     output = work / "conf" / name
+    if policy.layers.link is not None and policy.layers.link.sae == "pk":
+        await asyncio.to_thread(add_sae_keys, secrets, sorted(
+            {network.nodes[cell].ssid or "" for cell in network.of_duty("access_point")}))
     rendered = {place: secrets[place] for place in ("network", "station", "gateway", "kerberos")}
     # Policies and networks were validated when they were read. Validation of each role's arguments
     # for each node would take a third of the time.

@@ -7,13 +7,21 @@ returns one of them by its place and name.
 
 from __future__ import annotations
 
+import json
 import secrets
+import threading
+from collections.abc import Iterable
+from dataclasses import asdict
 
+from measure.packets import sae_pk
 from studies.study import Fault, StudyError
 
 #: IMSI of the test network (mobile country code 001).
 _IMSI = "001010123456789"
 Secrets = dict[str, dict[str, str]]
+#: Places with a copy of the network's secrets.
+_NETWORK_PLACES = ("network", "station")
+_SAE_KEYS_LOCK = threading.Lock()
 
 
 def make_secrets(fault: Fault | None = None) -> Secrets:
@@ -26,6 +34,8 @@ def make_secrets(fault: Fault | None = None) -> Secrets:
         StudyError: The control names a secret that does not exist.
     """
     network = {"wep_key": secrets.token_hex(13), "passphrase": secrets.token_hex(16),
+               # Key pairs of SAE-PK by SSID, in JSON; made where a policy needs them.
+               "sae_pk": "",
                "eap_identity": "mobile-node", "eap_password": secrets.token_hex(16),
                "radius_secret": secrets.token_hex(16), "ike_secret": secrets.token_hex(16),
                # A subscriber's permanent identity (IMSI) and temporary identity (P-TMSI). `denied`
@@ -61,6 +71,22 @@ def make_secrets(fault: Fault | None = None) -> Secrets:
         place, _, name = path.partition(".")
         made[place][name] = instead or secrets.token_hex(len(value) // 2)
     return made
+
+
+def add_sae_keys(run_secrets: Secrets, ssids: Iterable[str]) -> None:
+    """Add a key pair of SAE-PK for each network of a run that has none yet.
+
+    Args:
+        run_secrets: The secrets of a run, which are changed.
+        ssids: Names of networks.
+    """
+    with _SAE_KEYS_LOCK:
+        known = json.loads(run_secrets["network"]["sae_pk"] or "{}")
+        for ssid in ssids:
+            if ssid not in known:
+                known[ssid] = asdict(sae_pk.make_key_pair(ssid))
+        for place in _NETWORK_PLACES:
+            run_secrets[place]["sae_pk"] = json.dumps(known)
 
 
 def find_secret(run_secrets: Secrets, path: str, who: str) -> str:

@@ -12,18 +12,17 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     Field,
-    field_validator,
     model_validator,
 )
 
 from policies.errors import make_fault
 from policies.fields import SparseLayer, Whole
-from policies.options import NOT_BUILT_IN, DaemonOptions
+from policies.options import DaemonOptions
 
 Cipher = Literal["WEP-40", "WEP-104", "TKIP", "CCMP", "GCMP", "CCMP-256", "GCMP-256"]
 KeySource = Literal["static", "eap", "psk", "sae", "owe"]
 Akm = Literal["sha1", "sha256", "suite-b-192"]
-SaeElement = Literal["loop", "h2e"]
+SaeElement = Literal["loop", "h2e", "pk"]
 Group = Annotated[Literal[19, 20, 21], Whole]
 Passphrases = Literal["by-device"]
 Roaming = Literal["ft", "ft-pull", "okc", "pmksa", "fils"]
@@ -75,7 +74,9 @@ class LinkLayer(SparseLayer):
         "sha1, as WPA2 has it.")
     sae: SaeElement | None = Field(
         default=None, description="How SAE finds its element: by hunting and pecking (loop), or by "
-        "hash to element (h2e). Left out: the daemon's choice, which is loop.")
+        "hash to element (h2e). With SAE-PK (pk) it is hash to element, and the password is a "
+        "fingerprint of the access point's public key, which needs Debian testing. Left out: the "
+        "daemon's choice, which is loop.")
     group: Group | None = Field(
         default=None, description="Group of SAE or OWE: P-256, P-384 or P-521. Left out: 19.")
     station_groups: list[Group] | None = Field(
@@ -135,13 +136,6 @@ class LinkLayer(SparseLayer):
     options: DaemonOptions = Field(
         default=DaemonOptions(), description="Further options by the daemons' own names."
     )
-
-    @field_validator("sae", mode="before")
-    @classmethod
-    def _sae_is_built_in(cls, value: object) -> object:
-        if value == "pk":
-            raise make_fault(f"SAE-PK {NOT_BUILT_IN}", "write sae: h2e")
-        return value
 
     @property
     def is_wep(self) -> bool:
@@ -332,6 +326,15 @@ class LinkLayer(SparseLayer):
                              "roaming and akm: sha256, in a network that offers nothing else",
                              "leave out passphrases", ("passphrases",), ("keys",))
         self._check_vlans()
+        self._check_owe_transition()
+        self._check_sae_fields()
+        if self.group and self.keys not in EXCHANGED:
+            raise make_fault(f"group is that of SAE or OWE, and keys is {self.keys}",
+                             "leave out group, or write keys: sae or owe", ("group",), ("keys",))
+        return self
+
+    def _check_owe_transition(self) -> None:
+        """Refuse OWE transition mode without OWE, and with what it cannot have."""
         if self.owe_transition and self.keys != "owe":
             raise make_fault(f"owe_transition is of OWE, and keys is {self.keys}",
                              "leave out owe_transition, or write keys: owe", ("owe_transition",),
@@ -340,17 +343,22 @@ class LinkLayer(SparseLayer):
             raise make_fault("in OWE transition mode, wpa_supplicant states no channel, and access "
                              "points with ocv refuse it", "leave out ocv, or owe_transition",
                              ("ocv",), ("owe_transition",))
+
+    def _check_sae_fields(self) -> None:
+        """Refuse settings of SAE without SAE, and those that do not go with SAE-PK."""
         if self.sae and self.keys != "sae":
             raise make_fault(f"sae says how SAE is done, and keys is {self.keys}",
                              "leave out sae, or write keys: sae", ("sae",), ("keys",))
+        if self.sae == "pk":
+            for name in ("group", "station_groups", "access_point_groups", "roaming", "offered",
+                         "accepted"):
+                if getattr(self, name):
+                    raise make_fault(f"sae: pk is measured without {name}",
+                                     f"leave out {name}, or write sae: h2e", (name,), ("sae",))
         if self.anti_clogging is not None and self.keys != "sae":
             raise make_fault(f"anti_clogging belongs to SAE, and keys is {self.keys}",
                              "leave out anti_clogging, or write keys: sae", ("anti_clogging",),
                              ("keys",))
-        if self.group and self.keys not in EXCHANGED:
-            raise make_fault(f"group is that of SAE or OWE, and keys is {self.keys}",
-                             "leave out group, or write keys: sae or owe", ("group",), ("keys",))
-        return self
 
     def _check_vlans(self) -> None:
         """Refuse a VLAN that nothing assigns, and `further_vlans` without a VLAN in `vlan`."""

@@ -27,8 +27,6 @@ Daemon = Literal["hostapd", "wpa_supplicant"]
 DAEMONS: tuple[Daemon, ...] = ("hostapd", "wpa_supplicant")
 
 OPTION_NAME = r"^[A-Za-z][A-Za-z0-9_]{1,63}$"
-#: Text for SAE-PK: the daemons accept a configuration with it, but it has no effect.
-NOT_BUILT_IN = "is in neither hostapd nor wpa_supplicant as Debian 12 builds them"
 #: Word in `needs` that any value fulfils, but not a missing one.
 _ANY = "any"
 _TABLE = Path(__file__).with_name("daemon_options.yml")

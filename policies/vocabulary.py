@@ -19,7 +19,7 @@ from policies.eap_methods import METHODS, TUNNELS
 from policies.errors import suggest_word
 from policies.fields import check_realm, check_server_name
 from policies.link import Cipher, KeyManagement
-from policies.options import NOT_BUILT_IN, Daemon, is_secret, load_options
+from policies.options import Daemon, is_secret, load_options
 from policies.proposals import AEADS, CIPHERS, GROUPS, INTEGRITY, KEMS, PRFS
 
 #: Fields by their dotted names, such as `link.keys`, with their values.
@@ -137,6 +137,7 @@ SECURITY: Mapping[str, Fields] = fold_keys({
         _WPA2_PSK,
     "wpa3 sae wpa3-sae wpa3-personal wpa3-psk psk3 wpa3-sae-aes wpa3-personal-sae": _WPA3_SAE,
     "wpa3-personal-h2e sae-h2e": {**_WPA3_SAE, "link.sae": "h2e"},
+    "sae-pk wpa3-sae-pk": {**_WPA3_SAE, "link.sae": "pk"},
     "wpa2-enterprise wpa2-eap wpa-enterprise wpa-eap enterprise 802.1x dot1x wpa2-802.1x eap "
     "rsn-eap wpa2-radius radius ieee8021x wpa2-enterprise-aes": _WPA2_EAP,
     "wpa3-enterprise wpa3-eap wpa3-802.1x": {**_WPA2_EAP, "link.akm": "sha256", "link.pmf": 2},
@@ -312,7 +313,6 @@ VALUE_WORDS: Mapping[str, Mapping[str, Fields]] = {
 }
 #: Words that other programs have and no policy can say, with what is measured in their place.
 NOT_HERE: Mapping[str, Mapping[str, str]] = {
-    "link.keys": fold_keys({"sae-pk wpa3-sae-pk": "sae"}),
     "ipsec.authentication": fold_keys({
         "xauth ecdsa": "pubkey", "eap-radius eap-md5 eap-ttls eap-peap": "eap-tls"}),
     "wire.macsec": fold_keys({
@@ -320,7 +320,7 @@ NOT_HERE: Mapping[str, Mapping[str, str]] = {
         "gcm-aes-xpn-256 gcm-aes-256-xpn": "GCM-AES-256"}),
 }
 #: Why nothing else is measured, by the field.
-WHY_NOT_HERE: Mapping[str, str] = {"wire.macsec": NO_XPN, "link.keys": f"SAE-PK {NOT_BUILT_IN}"}
+WHY_NOT_HERE: Mapping[str, str] = {"wire.macsec": NO_XPN}
 #: Fields in seconds, in which other programs write a unit.
 _SECONDS = ("ipsec.dpd", "ipsec.keepalive", "wireguard.keepalive")
 #: The name of a server, perhaps by its kind or in a distinguished name, or the names in a domain.

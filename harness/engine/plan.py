@@ -302,9 +302,9 @@ def _adapt_spec(settings: RunSettings, spec: TestbedSpec) -> TestbedSpec:
     return replace(spec, medium=spec.medium.without_contention)
 
 
-#: Releases with wpa_supplicant 2.11, which has GCM-AES-256 of MACsec, and takes the key of
-#: protected beacons from fast transition.
-_WITH_SUPPLICANT_2_11 = frozenset({releases.FORKY.suite})
+#: Releases with hostapd and wpa_supplicant 2.11, which have SAE-PK, GCM-AES-256 of MACsec, and the key of
+#: protected beacons after fast transition.
+_WITH_HOSTAP_2_11 = frozenset({releases.FORKY.suite})
 
 
 def find_missing_feature(spec: TestbedSpec, daemons: Mapping[str, str] | None = None) -> str:
@@ -361,11 +361,16 @@ def _list_missing_features(spec: TestbedSpec, policy: Policy,
             "charon", f"charon{OPENSSL}"}.isdisjoint(daemons.single):
         yield (f"{daemons.describe_owner('charon')} has a strongSwan without ML-KEM; leave out "
                "--daemon charon, or choose forky there")
-    is_older = daemons.find_release("wpa_supplicant").suite not in _WITH_SUPPLICANT_2_11
+    is_older = daemons.find_release("wpa_supplicant").suite not in _WITH_HOSTAP_2_11
     owner = daemons.describe_owner("wpa_supplicant")
     remedy = daemons.describe_remedy("wpa_supplicant", releases.FORKY.suite)
     if policy.layers.wire and policy.layers.wire.macsec == "GCM-AES-256" and is_older:
         yield f"{owner} has wpa_supplicant 2.10, whose MACsec has GCM-AES-128 alone; {remedy}"
+    if link and link.sae == "pk":
+        for daemon in ("hostapd", "wpa_supplicant"):
+            if daemons.find_release(daemon).suite not in _WITH_HOSTAP_2_11:
+                yield (f"{daemons.describe_owner(daemon)} has {daemon} 2.10 without SAE-PK; "
+                       f"{daemons.describe_remedy(daemon, releases.FORKY.suite)}")
     if link and link.moves_fast and link.beacon_protection and is_older \
             and any(node.roaming for node in spec.network.nodes.values()):
         yield (f"{owner} has wpa_supplicant 2.10, which refuses the next access point's protected "

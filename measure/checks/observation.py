@@ -205,6 +205,8 @@ class Observation:
     radius_logins: Sequence[tuple[float, Sequence[bytes]]] = ()
     #: Whether the access points' requests have the attributes of Debian's hostapd.
     has_computed_radius: bool = True
+    #: Key pairs of SAE-PK by SSID, in JSON; "" without.
+    sae_keys: str = ""
 
     def capture_path(self, capture: str) -> Path:
         """Return the path of a capture file, given its name such as `auth-air`."""

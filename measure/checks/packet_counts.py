@@ -31,9 +31,9 @@ _LEAST_SEGMENT_BYTES = 300
 #: Least length of a datagram's fragment, or of its tunnel packet; iperf3's control packets are
 #: shorter.
 _LEAST_FRAGMENT_BYTES = 300
-#: Headers and tags around the data of a tunnel on the air, without a cipher's: 802.11 and LLC, IPv4,
-#: then TCP with timestamps and a mapping, or UDP and QUIC with a connection ID and the shortest
-#: packet number (bytes).
+#: Headers and tags around the data of a tunnel on the air, without a cipher's: 802.11 and LLC,
+#: IPv4, then TCP with timestamps and a mapping, or UDP and QUIC with a connection ID and the
+#: shortest packet number (bytes).
 _TUNNEL_HEADER_BYTES = {MPTCP: 24 + 8 + 20 + 20 + 12 + 28, QUIC: 24 + 8 + 20 + 8 + 1 + 8 + 1 + 16}
 #: Headers around an IP packet of a stream on the air: 802.11 and LLC, and all that radiotap,
 #: ciphers and tunnels add at most (bytes).

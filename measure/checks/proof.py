@@ -197,6 +197,7 @@ class DissectedRepetition:
         repetition = replace(
             repetition, has_link_keys=self.keys is not None, link_keys=self.keys or (),
             passphrase=self.secrets.get("network", {}).get("passphrase", ""),
+            sae_keys=self.secrets.get("network", {}).get("sae_pk", ""),
             ssids=tuple(self.scenario.network.nodes[name].ssid or "" for name
                         in self.scenario.network.of_duty(ACCESS_POINT)),
             radius_secret=self.secrets.get("network", {}).get("radius_secret", "").encode(),

@@ -96,6 +96,7 @@ _OVER_DS = "examples/wpa3-sae-ft-over-ds.yml"
 #: A station that tries two groups of SAE, and the 192-bit suite with fast transition.
 _GROUPS = "examples/wpa3-sae-groups.yml"
 _CLOGGED = "examples/wpa3-sae-anti-clogging.yml"
+_SAE_PK = "examples/wpa3-sae-pk.yml"
 _FAST_192 = "examples/wpa3-eap-192-bit-ft.yml"
 _RSA_192 = "examples/wpa3-eap-192-bit-rsa.yml"
 #: Scenario whose first RADIUS server is down.
@@ -233,6 +234,10 @@ TODAYS: Mapping[str, Fault] = {
         "access points have no BSS transition management",
         policy=change_layer("link", bss_transition=0), on=control_cell(_TRANSITION),
         fails=["BSS transition supported"]),
+    "no-public-key": Fault(
+        "the access point has no key pair, and knowing the password suffices to imitate it",
+        policy=change_layer("link", sae="h2e"), on=control_cell(_SAE_PK),
+        fails=["SAE element", "SAE-PK signature"]),
     "any-channel": Fault(
         "the operating channel is not validated", policy=change_layer("link", ocv=0),
         on=control_cell("M3"),
@@ -665,7 +670,7 @@ SPOILT: Mapping[str, Fault] = {
             pmk_r1_push="0", r0kh=f"02:00:00:00:00:99 nobody {_ANOTHER_KEY * 2}"),
         on=control_cell("M7", "E1")),
     fault_injection.STALE_CHANNEL: Fault(
-        "a station that moves states the channel that it leaves, as wpa_supplicant does over the DS",
+        "a station that moves over the DS states the channel that it leaves",
         policy=change_layer("link", ft_over_ds=1), on=control_cell("M7", "E1")),
     "wrong-ike-secret": Fault(
         "the mobile node has another pre-shared key for IKE than the gateway",

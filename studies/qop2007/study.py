@@ -104,7 +104,7 @@ class Qop2007(Study):
     measurements_type: ClassVar[type[Measurements]] = Measurements
     workload_module: ClassVar[str] = "studies.qop2007.workload"
     judged_with: ClassVar[Sequence[str]] = (
-        *policy_factors.JUDGED_WITH, "subscriber.key_hex", "subscriber.opc_hex")
+        *policy_factors.JUDGED_WITH, "network.sae_pk", "subscriber.key_hex", "subscriber.opc_hex")
 
     # Imports are local, so that commands that only list studies do not load measuring and reporting
     # code.

@@ -127,7 +127,8 @@ def test_any_policy_has_a_sigma_from_its_layers() -> None:
         "WPA2-EAP-ACCOUNTING": "low", "eduroam": "low", "PEAP-GTC": "low", "PEAP-3072": "low",
         "PEAP-13": "low", "PEAP-EAP-TLS": "low", "TTLS-CHAP": "low", "TTLS-MSCHAP": "low",
         "TTLS-REALM": "low",
-        "TLS-1000": "high",
+        "TLS-1000": "high", "TLS-500": "high", "PEAP-LABEL": "low", "PMKSA-OFF": "low",
+        "WPA2-PEAP-FT-PULL": "low",
         "TLS-CRL": "high", "TLS-OCSP": "high", "PEAP-NAME": "low", "TLS-DOMAIN": "high",
         "IKEv2-NAT": "high", "WG-NAT": "low",
         "WG-PSK": "low", "EAP-TLS-4096": "high",
@@ -167,6 +168,7 @@ def todays_policies() -> Iterator[Policy]:
     for group in (19, 20, 21):
         yield policy_of("X", link={**sae, "keys": "owe", "group": group})
     yield policy_of("X", link={**sae, "sae": "loop", "pmf": 1, "group_mgmt": "BIP-CMAC-128"})
+    yield policy_of("X", link={**sae, "sae": "pk"})
     yield policy_of("X", link={**sae, "sae": "h2e", "beacon_protection": 1, "ocv": 1,
                                "roaming": "ft"})
     for akm in ("sha1", "sha256"):

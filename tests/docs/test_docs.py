@@ -355,6 +355,17 @@ def test_python_names_are_told_from_other_words(text: str, names: list[str]) -> 
     assert list(python_names(text)) == names
 
 
+def test_every_example_is_in_the_gallery() -> None:
+    """An example answers a question, so a row has its file, or the folder of a whole project."""
+    gallery = (PROJECT / "docs" / "gallery.md").read_text()
+    folders = set(re.findall(r"examples/[\w.-]+/", gallery)) - {"examples/scenarios/"}
+    files = [file.relative_to(PROJECT) for file in (PROJECT / "examples").rglob("*")
+             if file.is_file() and "__pycache__" not in file.parts]
+    assert len(files) > 80
+    assert [str(file) for file in files if str(file) not in gallery
+            and not any(str(file).startswith(folder) for folder in folders)] == []
+
+
 def test_the_index_names_every_page() -> None:
     """Every page of docs/ can be reached from docs/README.md."""
     linked = {str(child.attrs["href"]).partition("#")[0] for token in

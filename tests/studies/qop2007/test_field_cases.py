@@ -49,6 +49,31 @@ def test_reported_faults_fail_as_reported(qop: Qop, fault: str, policy: str, sce
     assert reason in found.reason
 
 
+@pytest.mark.parametrize(("example", "scenario", "reason"), [
+    ("wpa2-peap-label", "N2", "PMKID mismatch"),
+    ("wpa2-peap-pmksa-off", "E1", "not proven: goes on with cached keys")])
+def test_reported_faults_of_a_policy_fail_as_reported(qop: Qop, example: str, scenario: str,
+                                                      reason: str) -> None:
+    done, records = qop.run("red-policy", "--policy", str(EXAMPLES / f"{example}.yml"),
+                            "--scenarios", scenario, *ONE)
+    assert done.returncode == 1
+    [found] = [each for each in records.values() if each.cell["policy"] != "P1"]
+    assert reason in found.reason
+
+
+def test_wpa3_stations_of_a_mixed_network_without_pmf_are_found_out(qop: Qop) -> None:
+    """The access point offers WPA2 and WPA3 with PMF off. The network with PMF is proven."""
+    mixed = ("--policies", "M2", "--policy", str(EXAMPLES / "wpa2-wpa3-sae.yml"), "--scenarios",
+             "N2", *ONE)
+    done, records = qop.run("mixed-green", *mixed)
+    assert done.returncode == 0, done.stdout
+    done, records = qop.run("mixed-red", *mixed, "--fault", "mixed-without-pmf")
+    assert done.returncode == 1
+    [found] = [each for each in records.values() if each.cell["policy"] == "WPA2-WPA3-SAE"]
+    assert {each.check for each in found.evidence if not each.ok} == {
+        "management frames are protected", "protection of management frames negotiated"}
+
+
 def test_small_fragments_pass_where_ip_fragments_are_dropped(qop: Qop) -> None:
     """Under that fault, M5 does not log in, and its cure does."""
     done, records = qop.run("fragments", "--policies", "M5", "--policy",
