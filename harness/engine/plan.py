@@ -302,8 +302,8 @@ def _adapt_spec(settings: RunSettings, spec: TestbedSpec) -> TestbedSpec:
     return replace(spec, medium=spec.medium.without_contention)
 
 
-#: Releases with hostapd and wpa_supplicant 2.11, which have SAE-PK, GCM-AES-256 of MACsec, and the key of
-#: protected beacons after fast transition.
+#: Releases with hostapd and wpa_supplicant 2.11, which have SAE-PK, GCM-AES-256 of MACsec, and the
+#: key of protected beacons after fast transition.
 _WITH_HOSTAP_2_11 = frozenset({releases.FORKY.suite})
 
 
@@ -346,7 +346,7 @@ class _DaemonReleases:
 def _list_missing_features(spec: TestbedSpec, policy: Policy,
                            daemons: _DaemonReleases) -> Iterator[str]:
     """Yield each feature that the policy needs and the release of its daemon lacks."""
-    dot1x, ipsec, link = policy.layers.dot1x, policy.layers.ipsec, policy.layers.link
+    dot1x, ipsec = policy.layers.dot1x, policy.layers.ipsec
     if dot1x and dot1x.tls and dot1x.tls.is_post_quantum:
         for daemon in ("freeradius", "wpa_supplicant"):
             if daemons.find_release(f"{daemon}{OPENSSL}") == releases.BOOKWORM:
@@ -361,6 +361,13 @@ def _list_missing_features(spec: TestbedSpec, policy: Policy,
             "charon", f"charon{OPENSSL}"}.isdisjoint(daemons.single):
         yield (f"{daemons.describe_owner('charon')} has a strongSwan without ML-KEM; leave out "
                "--daemon charon, or choose forky there")
+    yield from _list_missing_hostap_features(spec, policy, daemons)
+
+
+def _list_missing_hostap_features(spec: TestbedSpec, policy: Policy,
+                                  daemons: _DaemonReleases) -> Iterator[str]:
+    """Yield each feature that the policy needs and hostapd or wpa_supplicant lacks."""
+    link = policy.layers.link
     is_older = daemons.find_release("wpa_supplicant").suite not in _WITH_HOSTAP_2_11
     owner = daemons.describe_owner("wpa_supplicant")
     remedy = daemons.describe_remedy("wpa_supplicant", releases.FORKY.suite)
