@@ -16,6 +16,7 @@ import platform
 import shutil
 import subprocess
 from asyncio.subprocess import PIPE
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,9 +178,11 @@ def try_accelerator(accelerator: str, image: GuestImage, architecture: Architect
     return f"{architecture.program} ended: {last[:200]}"
 
 
-async def boot_vm(image: GuestImage, job_dir: Path, *, architecture: Architecture, accelerator: str,
-                  cpu: int, memory_mb: int, console_log: Path, scratch: Path) -> Guest:
-    """Start a virtual machine that runs the worker, with one processor.
+async def boot_vm(image: GuestImage, job_dir: Path, *,  # noqa: PLR0913 - circumstances, most by name
+                  architecture: Architecture, accelerator: str, cpu: int,
+                  memory_mb: int, console_log: Path, scratch: Path,
+                  command: Sequence[str] | None = None, options: Sequence[str] = ()) -> Guest:
+    """Start a virtual machine that runs the worker or a command, with one processor.
 
     Call this function from the main thread, as `guest.boot.boot_guest`. Waiting takes wall-clock
     time. The machine has no network.
@@ -193,20 +196,23 @@ async def boot_vm(image: GuestImage, job_dir: Path, *, architecture: Architectur
         memory_mb: The machine's memory in MB.
         console_log: File for kernel messages and standard error, also of QEMU.
         scratch: Folder for the machine's working folder.
+        command: The command to run in the machine's folder /host, None for the worker.
+        options: Further options of QEMU.
 
     Raises:
         GuestError: QEMU cannot be started.
     """
     if missing := missing_program(architecture):
         raise GuestError(missing)
-    prepare_job(job_dir, None)
+    prepare_job(job_dir, command)
     home = make_home(image, job_dir, console_log, scratch)
     for name, target in (("kernel", image.kernel), ("initrd", _initrd_path(image)),
                          ("modules", image.kernel.parent / "modules.squashfs"),
                          ("code", (job_dir / CODE).resolve())):
         (home / name).symlink_to(target.absolute())
     line = [*build_tied_command("KILL"), *_pin_command(cpu),
-            *_qemu_line(accelerator, architecture, memory_mb), *_device_line(architecture)]
+            *_qemu_line(accelerator, architecture, memory_mb), *_device_line(architecture),
+            *options]
     try:
         with open(console_log, "ab") as console:  # noqa: ASYNC230 - opened, never waited for
             process = await asyncio.create_subprocess_exec(

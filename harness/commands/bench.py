@@ -49,7 +49,8 @@ _BENCHES = {
     "explain-size": Benchmark("bench.explain_size", ("megabytes",), _CORE),
     "mutations": Benchmark("bench.mutations", ("faults", "seed", "out"), _NONE),
     "model": Benchmark("bench.model", (), _CORE),
-    "proof": Benchmark("bench.proof", ("out", "controls"), _NONE)}
+    "proof": Benchmark("bench.proof", ("out", "controls"), _NONE),
+    "cards": Benchmark("bench.cards", ("kills", "out"), _NONE)}
 
 
 @click.command("bench", context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,6 +65,8 @@ _BENCHES = {
 @click.option("--faults", default=200, type=click.IntRange(1, 100_000),
               help="Make this many faults or captures, with 'faults', 'explain' and 'mutations' "
               "(default: 200).")
+@click.option("--kills", default=50, type=click.IntRange(0, 1000),
+              help="Kill so many measurements and so many runs, with 'cards' (default: 50).")
 @click.option("--clock", type=click.Choice(get_args(Clock)), default="processor",
               help="Measure by this clock, with 'quick' (default: processor).")
 @click.option("--seed", default=1, type=SEED,
@@ -74,8 +77,8 @@ _BENCHES = {
               help="Disturb runs of this study, with 'faults' "
               f"(default: {studies.DEFAULT}).")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
-              help="Keep the results here, with 'clock', 'explain', 'mutations' and 'proof' "
-              "(default: results/ and the benchmark's name).")
+              help="Keep the results here, with 'cards', 'clock', 'explain', 'mutations' and "
+              "'proof' (default: results/ and the benchmark's name).")
 @click.option("--control", "controls", multiple=True, metavar="NAME",
               help="Run this negative control, and its cell without it, with 'proof'; make this "
               "fault only, with 'explain' (may be repeated; default: all).")
@@ -109,6 +112,8 @@ def command(what: str, **options: Any) -> int:
     model: time for answers of the queueing models.
 
     proof: every negative control against every check. Earlier results are not measured again.
+
+    cards: commands with cards in a virtual machine (QEMU) with Debian's kernel, also killed ones.
 
     All but model and report take several minutes. The output has medians with ranges. They hold for
     this machine and moment, and its yardsticks are printed first. Compare values of one call only.

@@ -196,7 +196,7 @@ def test_every_figure_of_time_has_yardsticks(monkeypatch: pytest.MonkeyPatch) ->
                                         for option in other.takes} - {"scales"}))
         assert takes_scales == ("scales" in each.takes)
         assert (said or [""])[0].startswith("this machine: ") == (
-            name not in ("faults", "explain", "mutations", "proof"))
+            name not in ("faults", "explain", "mutations", "proof", "cards"))
 
 
 def test_quick_run_is_held_to_its_bound_for_this_machine() -> None:
