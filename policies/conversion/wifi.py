@@ -579,7 +579,7 @@ _OWNERS = {
     "second": "one network is measured at a time",
     "full": "every authentication is measured in full, from the same start",
     "code": "no code is loaded into the daemons",
-    "sae_pk": "SAE-PK is in neither daemon as Debian 12 builds them",
+    "sae_pk": "each run makes keys of its own for SAE-PK; write link.sae: pk",
     "phy": "the radio comes from the scenario"}
 _RADIO = re.compile(
     r"(ht|vht|he_|wmm|tx_queue|acs|op_class|ieee80211(n|ac|ax|d|h)$|country|beacon_int|"
