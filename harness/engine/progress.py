@@ -75,7 +75,7 @@ class ProgressDisplay:
         if event["event"] == "run-started":
             self._show_beginning()
         elif event["event"] == "repetition-recorded":
-            done, total = self._counts
+            done, total = self._this_start
             self.print_line(
                 f"[{done}/{total}] {format_repetition(event, self._plan.study.metrics)}")
         elif event["event"] == "clock-still":
@@ -87,7 +87,7 @@ class ProgressDisplay:
             self.print_line(event["line"])
 
     @property
-    def _counts(self) -> tuple[int, int]:
+    def _this_start(self) -> tuple[int, int]:
         """Return how many repetitions are done and planned, without those of an earlier start."""
         return self.state.done - self.state.already, self.state.total - self.state.already
 
@@ -113,7 +113,7 @@ class ProgressDisplay:
             left_s = self.state.left_s(now)
             claims = len(self.state.open_claims)
             open_ = f", {claims} open" if claims else ""
-            done, total = self._counts
+            done, total = self._this_start
             self._bar.update(self._task, completed=done, total=total,
                              left=f"about {format_duration(left_s)} left{open_}"
                              if left_s is not None else "")
