@@ -100,7 +100,7 @@ def run_bench(kills: int, out: Path | None = None) -> int:
 
 def format_lines(agreements: Sequence[Agreement], outcomes: Sequence[Sequence[str]],
                  kernel: str) -> Iterator[str]:
-    """Yield the lines of the result: equal times by kind, and restored cards by kind."""
+    """Yield the result in lines: how many times agree, and how often cards were restored."""
     yield f"Linux {kernel}; equal to {TOLERANCE:.0%} or {TOLERANCE_S * 1e3:.0f} ms"
     for name in dict.fromkeys(each.name for each in agreements):
         some = [each for each in agreements if each.name == name]

@@ -892,9 +892,9 @@ class DraftReader:
         return True
 
     def _take_nearest(self, name: str, words: Sequence[str], path: KeyPath) -> bool:
-        """Set the proposal most similar to one that is not measured. Return whether there is one.
+        """Set a measured proposal in place of the draft's, and return whether there is one.
 
-        So the policy has a proposal in any case.
+        The measured proposal is the one that is most similar to the draft's.
         """
         instead = find_nearest_proposal(words[0], is_ike=name == "ipsec.ike_proposal")
         if instead is None:

@@ -225,7 +225,7 @@ class _Corrector:
             del link["akm"]
 
     def _complete_suite(self, link: dict[str, Any]) -> None:
-        """Replace values that contradict the 192-bit suite, if a word means this suite."""
+        """Replace values that contradict the 192-bit suite, if the draft asks for it by a name."""
         if link.get("akm") != "suite-b-192" or "link.akm" in self.reader.said:
             return
         for name, value in KEY_MANAGEMENTS["WPA-EAP-SUITE-B-192"].items():
@@ -313,7 +313,8 @@ class _Corrector:
     def _leave_misfit(self, error: ValidationError, data: dict[str, Any]) -> bool:
         """Leave out a field that contradicts the others, and return whether there was such a field.
 
-        Fields in a policy's own words are left out last, and none whose absence changes nothing.
+        A field stays if the message is the same without it. Fields that the draft names as the
+        schema does are left out last.
         """
         before = error.errors(include_url=False)
         blamed = [(detail, list(map(str, [*detail["loc"], *keys][1:] or ("",))))

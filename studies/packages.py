@@ -47,7 +47,7 @@ class Variant:
 
 
 class _Entry(BaseModel):
-    """A guest as the file declares it. With `study`, it is the one that this study declares."""
+    """A guest as packages.yml declares it. With `study`, the named study declares its packages."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

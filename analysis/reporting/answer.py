@@ -329,7 +329,8 @@ def _describe_failures(cells: Cells) -> Iterator[str]:
 def describe_failures(cells: Cells, *, is_brief: bool = False) -> Iterator[str]:
     """Yield a sentence for each reason of failures, with all combinations that have it.
 
-    With `is_brief`, a sentence has the first reason of several, and four names at most.
+    With `is_brief`, a sentence has four names at most. If several checks did not hold, it has the
+    first and their number.
     """
     for names, line in _join_reasons(cells, lambda status: status.failures):
         yield (f"{_list_names(names)}: {_shorten_reasons(line)}." if is_brief else

@@ -235,8 +235,9 @@ def make_verdicts(cells: Cells, decisions: Sequence[SignificanceDecision]) -> li
 
 
 def judge_differences(cells: Cells, report: Report) -> Sequence[Verdict]:
-    """Return the differences that `--until-decided` decides, in addition to a report's claims.
+    """Return the differences that `--until-decided` decides besides a report's claims.
 
+    The claims are not among them.
     If the report has neither claims nor differences, the differences of all cells are returned.
     """
     if report.claims or report.differences:

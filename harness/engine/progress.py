@@ -236,7 +236,7 @@ def print_preview(plan: Plan, folder: Path, captures: str) -> None:
 
 
 def _describe_releases(plan: Plan) -> str:
-    """Return the Debian release of the guests, if it is no factor, and of single daemons."""
+    """Return the guests' Debian release, unless it is a factor, and those of `--daemon`."""
     settings = plan.settings
     names = [f"release {settings.release}"] if (
         settings.on == "guest" and not has_release_factor(plan.study)) else []

@@ -33,7 +33,7 @@ class Site:
     - `logs`: folder for the daemons' logs.
     - `clock`: how time passes: real, virtual (waiting is skipped) or processor (waiting is skipped,
       computing takes the CPU time that it used).
-    - `devices`: processor models by node, for programs that charge their own work.
+    - `devices`: processor models by node, for programs that add modelled CPU time themselves.
     - `fault`: the negative control (a deliberate fault), "" without one. The workload injects the
       faults of its study. The harness injects all others, by policy, secrets or withheld services.
     - `charge_library`: a library that is preloaded into daemons, and adds the modelled CPU time of
@@ -41,7 +41,7 @@ class Site:
     - `programs`: paths of the daemons that are started in place of the guest's, by name: those of
       another release, and the user's own.
     - `packages`: names of the Debian packages that the user's own versions replace.
-    - `daemon_releases`: Debian releases of the daemons that are of another one than the guest's. A
+    - `daemon_releases`: Debian release of each daemon that is not of the guest's release. A
       name such as "freeradius/openssl" is that of a daemon's OpenSSL alone.
     - `asked_releases`: the entries of the user's option `--daemon`, without those of a negative
       control.

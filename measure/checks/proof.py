@@ -230,8 +230,9 @@ class DissectedRepetition:
     def _management_frames(self, parts: Sequence[str]) -> list[ManagementFrame]:
         """Return the management frames, if keys are negotiated by them.
 
-        Beacons of the stream are included if the policy protects them, and in OWE transition mode,
-        where an authentication may end before the hidden network's first beacon.
+        Beacons of the traffic capture are included if the policy protects them. They are also
+        included in OWE transition mode, where an authentication may end before the hidden network's
+        first beacon.
         """
         link = self.layers.link
         if link is None or link.is_wep:

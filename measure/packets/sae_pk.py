@@ -112,7 +112,7 @@ def _multiply_elements(left: int, right: int) -> int:
 
 
 def find_signatures(frames: Iterable[bytes], modifier: bytes) -> Iterator[SignedConfirm]:
-    """Yield the confirm frames of access points with a public key, each with its verdict.
+    """Yield access points' confirm frames with a public key, and whether the signature holds.
 
     The signature covers both elements, both scalars, the modifier, the public key and both
     addresses, those of the access point first.

@@ -121,7 +121,7 @@ class TunnelEnd:
         return True
 
     def forget_user(self, address: str) -> None:
-        """Delete the connection of a mobile node. Only a gateway has one."""
+        """Delete the connection of a mobile node, by its address. Only gateways do this."""
 
     def pass_packets(self) -> None:
         """Forward packets and run commands until standard input is closed."""

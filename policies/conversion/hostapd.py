@@ -91,8 +91,8 @@ def bss_filler(options: Options, whose: str,
 
     Args:
         options: The options.
-        whose: What the file is, in words.
-        vlans: Settings with the numbers of VLANs, if the file has them.
+            whose: Words for the file with these options, such as "hostapd.conf".
+        vlans: Settings of that file with numbers of VLANs, empty without VLANs.
     """
     def fill_policy(draft: PolicyDraft) -> None:
         counting = options.take_last(draft)

@@ -119,7 +119,7 @@ _ANOTHER_KEY = "00112233445566778899aabbccddeeff"
 
 
 def _use_keys(key: CertificateKey) -> Change:
-    """Return a change of a 192-bit WPA3 policy: other certificates, which its AKM then allows."""
+    """Return a function that gives a 192-bit WPA3 policy other keys, and the AKM for them."""
     def change_policy(policy: Policy) -> Policy:
         smaller = change_layer("dot1x", tls=TlsSettings(key=key))(policy)
         return change_layer("link", akm="sha256")(smaller)
