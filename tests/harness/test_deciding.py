@@ -38,7 +38,7 @@ from fabricated import make, manifest_of, results_of
 from harness.commands import status
 from harness.engine import deciding, profiles, results
 from harness.engine.deciding import DecisionRule
-from harness.engine.events import EventLog
+from harness.engine.events import EventLog, RunState
 from harness.engine.plan import Step
 from harness.errors import UserError
 from measure.records import record
@@ -152,7 +152,9 @@ def test_status_names_what_an_interrupted_rule_has_left(
     for number in range(measured):
         events.emit_event("repetition-recorded", name=f"P1-N2-{number}", status="ok", kept=True)
     events.emit_event("run-ended", failed=0)
-    status._show_open(tmp_path, 0)
+    state = RunState.from_folder(tmp_path)
+    assert state is not None
+    status._show_open(state, 0)
     line = f"  interrupted: {left} requested by the stopping rule; the same './qop run' continues\n"
     assert capsys.readouterr().out == (line if left else "") + (
         "  open: Q9; the same './qop run' with --until-decided measures more for those that "

@@ -390,9 +390,8 @@ def test_records_have_the_versions_of_what_a_study_brings(own: Path, naming: Non
     (own / "packages.yml").write_text("hello: {debian: [bash, nosuch-x], python: x.lock}")
     (own / "x.lock").write_text(f"{LOCK}pytest==1.0 {HASH}\nnosuch-y==1.0 {HASH}\n")
     plan = plan_of("P1,P2")
-    told = {name: testbed.TestbedClient(SpeakingMachine(), 0, planned, plan,
-                                        Path())._job_document("", {})
-            ["packages"] for name, planned in plan.testbeds.items()}
+    told = {name: testbed.TestbedClient(SpeakingMachine(), 0, planned, plan, Path())._job_document(
+        "", {"gateway": {"vlans": "used"}})["packages"] for name, planned in plan.testbeds.items()}
     assert told == {"P1": {}, "P2": {"debian": ["bash", "nosuch-x"],
                                      "python": ["six", "pytest", "nosuch-y"]}}
     versions = measured.collect_versions(told["P2"])

@@ -124,7 +124,9 @@ def test_status_and_terminal_show_what_is_waited_for(
     events.emit_event("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
     events.emit_event("clock-still", testbed="P1", at_s=12.5, since=0.0, computed_s=10.0,
                       program="freeradius")
-    status._show_live(tmp_path)
+    state = RunState.from_folder(tmp_path)
+    assert state is not None
+    status._show_live(tmp_path, state)
     shown = capsys.readouterr()
     assert "P1-N2-001: the guest's clock stands still at 12.500 s for " in shown.err
     [line] = [line for line in shown.out.splitlines() if "running: P1-N2-001" in line]
@@ -139,7 +141,9 @@ def test_status_and_terminal_show_a_wait_that_a_repetition_reports(
     events.emit_event("run-started", already=0, total=1)
     events.emit_event("repetition-started", name="P1-N2-001", testbed="P1", attempt=1)
     events.emit_event("repetition-waits", name="P1-N2-001", waits="latency: 20 messages in 30 h")
-    status._show_live(tmp_path)
+    state = RunState.from_folder(tmp_path)
+    assert state is not None
+    status._show_live(tmp_path, state)
     shown = capsys.readouterr()
     assert "P1-N2-001: latency: 20 messages in 30 h" in shown.err
     [line] = [line for line in shown.out.splitlines() if "running: P1-N2-001" in line]
