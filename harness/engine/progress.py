@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from guest import releases
 from harness.engine.events import Event, RunState
 from harness.engine.plan import Plan, Step
 from harness.engine.results import ResultsFolder
@@ -236,10 +237,14 @@ def print_preview(plan: Plan, folder: Path, captures: str) -> None:
 
 
 def _describe_releases(plan: Plan) -> str:
-    """Return the guests' Debian release, unless it is a factor, and those of `--daemon`."""
+    """Return the Debian releases of guests and of `--daemon`, "" for the default one.
+
+    A release that is a factor of the study is left out.
+    """
     settings = plan.settings
-    names = [f"release {settings.release}"] if (
-        settings.on == "guest" and not has_release_factor(plan.study)) else []
+    is_named = settings.on == "guest" and not has_release_factor(plan.study) and (
+        settings.daemons or settings.release != releases.DEFAULT.suite)
+    names = [f"release {settings.release}"] if is_named else []
     names += [f"{daemon} of {suite}" for daemon, suite in settings.daemons.items()]
     return "".join(f", {name}" for name in names)
 

@@ -24,8 +24,8 @@ def measure(qop: Qop, folder: str, *options: str) -> dict[str, Record]:
 
 def test_daemon_of_another_release_is_the_one_asked_for(shared_qop: Qop) -> None:
     """FreeRADIUS' own change is there, and the station's hello is that of its release."""
-    before = measure(shared_qop, "before", "--policies", "P8", "--release", "bookworm")
-    mixed = measure(shared_qop, "mixed", "--policies", "P8", "--release", "bookworm",
+    before = measure(shared_qop, "one-release", "--policies", "P8", "--release", "bookworm")
+    mixed = measure(shared_qop, "one-daemon", "--policies", "P8", "--release", "bookworm",
                     "--daemon", "freeradius=trixie")
     [plain], [other] = before.values(), mixed.values()
     assert (plain.status, other.status) == ("ok", "ok"), (plain.reason, other.reason)
