@@ -482,7 +482,7 @@ TODAYS: Mapping[str, Fault] = {
         "no tunnel, and all traffic passes in clear", policy=remove_layer("quic"),
         on=control_cell("M15"),
         fails=["QUIC: handshake", "QUIC: packets open", "QUIC: tunnelled", "QUIC: carried",
-               _NO_MOBILE_IP]),
+               "captures hold what was counted", _NO_MOBILE_IP]),
     "quic-reconnects": Fault(
         "the mobile node opens another QUIC connection at its new address, and migrates none",
         policy=change_layer("quic", on_move="reconnect"), on=control_cell("M15", "R3"),
