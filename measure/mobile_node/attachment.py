@@ -662,6 +662,7 @@ class AttachedNode:
         with self._captures(points, tcpdump.WHOLE, part=MOVE):
             time.sleep(max(0.0, at_s - time.monotonic()))
             self._arrival.move_to(scenario.roams_to)
+            tcpdump.settle_captures(self._site.testbed, tcpdump.WHOLE)
         self.has_moved = True
 
     def record_keys(self) -> None:
