@@ -366,9 +366,14 @@ class Layers(UpperLayers):
                              ("aaa", "server"))
         return self
 
+    @property
+    def is_suite_b(self) -> bool:
+        """Return whether the link has the 192-bit suite of WPA3-Enterprise."""
+        return self.link is not None and self.link.is_suite_b
+
     @model_validator(mode="after")
     def _certificates_fit_suite(self) -> Self:
-        if not (self.link and self.link.akm == "suite-b-192" and self.dot1x
+        if not (self.is_suite_b and self.dot1x
                 and self.dot1x.has_certificate_of_server):
             return self
         tls = self.dot1x.tls
@@ -460,7 +465,7 @@ class Layers(UpperLayers):
             if (setting.daemon, setting.name) == ("wpa_supplicant", "phase1") and self.dot1x:
                 tls = self.dot1x.tls
                 check_phase1(setting, self.dot1x.eap, tls.version if tls else "1.2")
-                if (self.link and self.link.akm == "suite-b-192" and tls and tls.key != "p-384"
+                if (self.is_suite_b and tls and tls.key != "p-384"
                         and "tls_suiteb=1" not in str(setting.value).split()):
                     raise make_fault("phase1 stands in place of what has the station refuse RSA "
                                      "keys below 3072 bits, as the 192-bit suite does",

@@ -169,9 +169,14 @@ class LinkLayer(SparseLayer):
         return self.roaming in ("ft", "ft-pull")
 
     @property
+    def is_suite_b(self) -> bool:
+        """Return whether the link has the 192-bit suite of WPA3-Enterprise."""
+        return self.akm == "suite-b-192"
+
+    @property
     def is_fast_with_sha384(self) -> bool:
         """Return whether the 192-bit suite moves by fast transition, with keys by SHA-384."""
-        return self.moves_fast and self.akm == "suite-b-192"
+        return self.moves_fast and self.is_suite_b
 
     @property
     def key_management(self) -> str | None:
@@ -182,7 +187,7 @@ class LinkLayer(SparseLayer):
         is None.
         """
         if self.is_wep or self.keys not in _KEY_MANAGEMENT_OF or self.roaming == "fils" \
-                or self.akm == "suite-b-192":
+                or self.is_suite_b:
             return None
         if self.moves_fast:
             return f"FT-{self.keys.upper()}"
@@ -279,7 +284,7 @@ class LinkLayer(SparseLayer):
         if group not in _WEAKER_CIPHERS.get(self.cipher, ()):
             raise make_fault(f"group_cipher: {group} is not weaker than {self.cipher}",
                              "leave out group_cipher", ("group_cipher",), ("cipher",))
-        if self.akm == "suite-b-192":
+        if self.is_suite_b:
             raise make_fault("the 192-bit suite has one cipher for all frames",
                              "leave out group_cipher", ("group_cipher",), ("akm",))
         if group == "TKIP" and self.pmf:
@@ -311,7 +316,7 @@ class LinkLayer(SparseLayer):
             raise make_fault(
                 f"akm is for keys of a passphrase or of EAP, and keys is {self.keys} with "
                 f"{self.cipher}", "leave out akm", ("akm",))
-        if self.akm == "suite-b-192" and not (
+        if self.is_suite_b and not (
                 self.keys == "eap" and self.cipher.endswith("-256") and self.pmf == 2
                 and self.group_mgmt == "BIP-GMAC-256"):
             raise make_fault("the 192-bit suite is made of keys: eap, GCMP-256, pmf: 2 and "

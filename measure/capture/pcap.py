@@ -341,6 +341,20 @@ def read_frequencies(file: Path) -> Iterator[tuple[bytes, int]]:
             yield frame.data[size:], int.from_bytes(frame.data[at:at + 2], "little")
 
 
+def split_elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield number and content of the elements in the body of an 802.11 frame.
+
+    Args:
+        data: The body behind its fixed fields. The content of a last element that is cut short is
+            what is there.
+    """
+    at = 0
+    while at + 2 <= len(data):
+        end = at + 2 + data[at + 1]
+        yield data[at], data[at + 2:end]
+        at = end
+
+
 def addresses_end(data: bytes) -> int:
     """Return the offset at which the three or four addresses in an 802.11 data frame end."""
     return MAC_HEADER_BYTES + _ADDRESS_BYTES * (data[1] & _BETWEEN == _BETWEEN)

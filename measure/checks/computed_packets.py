@@ -71,7 +71,6 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
     client_key = tls.client_key if tls else key
     name = f"{user}{layer.realm_suffix}"
     has_wpa = link is not None and not link.is_wep
-    is_suite_b = link is not None and link.akm == "suite-b-192"
     if (layer.inner == "TLS" and tls is not None and tls.version == "1.3"
             and RELEASES[of_server].compression and RELEASES[of_station].compression):
         return None  # inside the tunnel, nobody sees how short compressed certificates are
@@ -79,14 +78,14 @@ def describe_login(layers: Layers, *, server: str, user: str, node: str = "",
         chain_bytes(key, chain, (tls.certified_name if tls else "") or server, is_server=True),
         chain_bytes(client_key, chain, name if tls else node or name, is_server=False),
         server_key=key, client_key=client_key, version=tls.version if tls else "1.2",
-        group=(tls.group if tls else None) or ("p-384" if key == "p-384" or is_suite_b
+        group=(tls.group if tls else None) or ("p-384" if key == "p-384" or layers.is_suite_b
                                                else "p-256"),
         is_resumed=bool(tls and tls.sessions == "resumed"),
         fragment_bytes=(tls.fragment_bytes if tls else None) or 1024,
         client_fragment_bytes=int(layer.options.wpa_supplicant.get(_FRAGMENT_OPTION, 1398)),
         identity=f"anonymous{layer.realm_suffix}" if layer.identity == "anonymous" else name,
         admits_weak=tls is not None,
-        is_suite_b=is_suite_b,
+        is_suite_b=layers.is_suite_b,
         # To find an issuer's list or responder, the server has to know the issuer.
         authority_names=authority_names(key, chain if tls and tls.revocation else 1),
         release=release, method=layer.eap, inner=layer.inner or "", first_offer=layer.first_offer,

@@ -291,7 +291,7 @@ def _check_fragments(layer: Dot1xLayer, inside: Sequence[Sequence[InnerEapFrame]
     FreeRADIUS of later Debian releases leaves a margin, but not in PEAP. That of each release does
     in PEAP with EAP-TLS inside.
     """
-    release = RELEASES.get(find_daemon_release(observed.raw, "freeradius") or "bookworm")
+    release = RELEASES.get(find_daemon_release(observed.raw, "freeradius"))
     expected_bytes = (layer.tls.fragment_bytes or 0) if layer.tls else 0
     expected_bytes -= (release.fragment_margin if release and layer.eap != "PEAP" else 0) + (
         NESTED_MARGIN * (layer.inner == "TLS"))

@@ -689,9 +689,7 @@ def _parse_ssid(data: bytes) -> bytes:
 def _parse_elements(data: bytes) -> dict[int, list[bytes]]:
     """Return the elements of a beacon or probe request by number."""
     elements = defaultdict[int, list[bytes]](list)
-    at = MAC_HEADER_BYTES + (_BEACON_FIELDS_BYTES if data[0] == _BEACON else 0)
-    while at + 2 <= len(data):
-        element, size = data[at], data[at + 1]
-        elements[element].append(data[at + 2:at + 2 + size])
-        at += 2 + size
+    fixed_bytes = _BEACON_FIELDS_BYTES if data[0] == _BEACON else 0
+    for number, content in pcap.split_elements(data[MAC_HEADER_BYTES + fixed_bytes:]):
+        elements[number].append(content)
     return elements

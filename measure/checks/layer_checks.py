@@ -108,7 +108,7 @@ def verify_layers(policy: Policy, observed: Observation) -> list[Check]:
     checks = [*check_completeness(observed), *check_association(observed),
               *physical_layer.check_physical_layer(observed)]
     checks += check_link(has.link, observed) if has.link else check_open_air(observed)
-    checks += check_dot1x(has.dot1x, observed, has.link) if has.dot1x else \
+    checks += check_dot1x(has.dot1x, observed, is_suite_b=has.is_suite_b) if has.dot1x else \
         check_no_dot1x(has.link, observed)
     return [*checks, *(check_ipsec(has.ipsec, observed) if has.ipsec else check_no_ipsec(observed))]
 
@@ -357,9 +357,15 @@ def _success_times(observed: Observation) -> list[float]:
             for stay in observed.select_full(observed.by_attachment("auth-mn"))]
 
 
-def check_dot1x(layer: Dot1xLayer, observed: Observation,
-                link: LinkLayer | None = None) -> Iterator[Check]:
-    """Check the EAP method of 802.1X, and that the port opens only after it succeeded."""
+def check_dot1x(layer: Dot1xLayer, observed: Observation, *,
+                is_suite_b: bool = False) -> Iterator[Check]:
+    """Check the EAP method of 802.1X, and that the port opens only after it succeeded.
+
+    Args:
+        layer: The policy's 802.1X layer.
+        observed: The results of the repetition.
+        is_suite_b: Whether the link has the 192-bit suite.
+    """
     stays = [[p for p in stay if p.is_eapol] for stay
              in observed.select_full(observed.by_attachment("auth-mn"))]
     used = [_last_method(frames) for frames in stays]
@@ -373,8 +379,7 @@ def check_dot1x(layer: Dot1xLayer, observed: Observation,
                 f"seen by the mobile node in {sum(seen_at)} of {len(seen_at)} negotiations")
     if layer.eap in USIM_METHODS:
         yield check_challenges(observed)
-    yield from eap_tunnel.check_eap_tunnel(
-        layer, stays, observed, is_suite_b=link is not None and link.akm == "suite-b-192")
+    yield from eap_tunnel.check_eap_tunnel(layer, stays, observed, is_suite_b=is_suite_b)
     if observed.computed_logins:
         yield check_computed_packets(observed)
         if observed.has_computed_radius:

@@ -319,7 +319,7 @@ class DissectedRepetition:
         return [login for point in points if (login := describe_login(
             self.layers, server=servers[point], user=user,
             node=scenario.mobile_node, access_point=point, ssid=network.nodes[point].ssid or "",
-            release=find_daemon_release(self.raw, "freeradius") or "bookworm", openssl=(
+            release=find_daemon_release(self.raw, "freeradius"), openssl=(
                 find_daemon_release(self.raw, f"freeradius{OPENSSL}"),
                 find_daemon_release(self.raw, f"wpa_supplicant{OPENSSL}")))) is not None]
 

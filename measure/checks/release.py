@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from measure.records.manifest import DEFAULT_RELEASE
 from measure.records.record import CheckRecord
 from measure.services.other_releases import OPENSSL
 
@@ -17,7 +18,9 @@ NAME = "daemons are of the release"
 
 
 def find_daemon_release(raw: Mapping[str, Any], daemon: str) -> str:
-    """Return the Debian release that a daemon was asked to be of, "" if the raw values have none.
+    """Return the Debian release that a daemon was asked to be of.
+
+    Raw values without a release are of the only release that there was.
 
     Args:
         raw: Raw values of a repetition.
@@ -25,7 +28,8 @@ def find_daemon_release(raw: Mapping[str, Any], daemon: str) -> str:
     """
     asked: Mapping[str, str] = raw.get("daemon_releases", {})
     names = dict.fromkeys((daemon, daemon.removesuffix(OPENSSL)))
-    return next((asked[name] for name in names if name in asked), "") or raw.get("debian") or ""
+    return next((asked[name] for name in names if name in asked), "") or raw.get(
+        "debian") or DEFAULT_RELEASE
 
 
 def check_release(raw: Mapping[str, Any]) -> CheckRecord | None:

@@ -94,7 +94,7 @@ def needs_kernel_keys(layer: LinkLayer) -> bool:
 
 def master_key(layer: LinkLayer, session: eap.SessionKey) -> str:
     """Return the pairwise master key that a RADIUS Access-Accept delivered, in hex."""
-    size = _LONG_PMK_BYTES if layer.akm == "suite-b-192" else _PMK_BYTES
+    size = _LONG_PMK_BYTES if layer.is_suite_b else _PMK_BYTES
     return (session.receive + session.send)[:size].hex()
 
 

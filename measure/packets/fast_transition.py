@@ -14,7 +14,7 @@ import hmac
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from measure.capture.pcap import EAPOL, MAC_HEADER_BYTES, CapturedFrame
+from measure.capture.pcap import EAPOL, MAC_HEADER_BYTES, CapturedFrame, split_elements
 from measure.packets.ciphers import compute_cmac, expand_kdf
 
 #: Elements (IEEE 802.11-2020, table 9-92): RSN, mobility domain, fast transition, and RSN
@@ -209,8 +209,6 @@ def _read_names(elements: Mapping[int, bytes], suite: HashSuite, station: bytes,
 def _parse_elements(data: bytes) -> dict[int, bytes]:
     """Return the elements of a frame by number, the first of each number."""
     elements: dict[int, bytes] = {}
-    at = 0
-    while at + 2 <= len(data):
-        elements.setdefault(data[at], data[at + 2:at + 2 + data[at + 1]])
-        at += 2 + data[at + 1]
+    for number, content in split_elements(data):
+        elements.setdefault(number, content)
     return elements

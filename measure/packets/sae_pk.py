@@ -14,6 +14,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from measure.capture import pcap
+
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 #: Permutation of the check character's code (Verhoeff over the dihedral group of 32 elements).
 _PERMUTATION = (7, 2, 1, 30, 16, 20, 27, 11, 31, 6, 8, 13, 29, 5, 10, 21, 22, 3, 24, 0, 23, 25, 12,
@@ -149,11 +151,9 @@ def read_groups(frames: Iterable[bytes]) -> set[int]:
 
 def _read_extensions(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield number and content of the extended elements in the body of a frame."""
-    while len(data) > 2:
-        number, size = data[0], data[1]
-        if number == _EXTENSION and size:
-            yield data[2], data[3:2 + size]
-        data = data[2 + size:]
+    for number, content in pcap.split_elements(data):
+        if number == _EXTENSION and content:
+            yield content[0], content[1:]
 
 
 def _is_signed(public_key: bytes, signature: bytes, signed: bytes) -> bool:
