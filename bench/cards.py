@@ -155,16 +155,16 @@ def compare_run(folder: Path) -> Iterator[Agreement]:
             yield Agreement(f"M5 {name}", span_s, nearest_s)
 
 
-def read_phase_spans(capture: Path) -> dict[str, list[float]]:
-    """Return how long the mobile node's authentication frames and its EAP last."""
+def read_phase_spans(capture: Path, address: str = _MOBILE_NODE) -> dict[str, list[float]]:
+    """Return how long a station's authentication frames and its EAP last, by tshark alone."""
     spans: dict[str, list[float]] = {"authentication": [], "EAP": []}
     begun: dict[str, float] = {}
     for time, kind, sender, receiver, eapol, code in tshark.read_fields(
             capture, ("frame.time_epoch", "wlan.fc.type_subtype", "wlan.ta", "wlan.ra",
                       "eapol.type", "eap.code")):
-        if _MOBILE_NODE not in (sender, receiver):
+        if address not in (sender, receiver):
             continue
-        if int(kind, 0) == 0x0B and sender == _MOBILE_NODE:
+        if int(kind, 0) == 0x0B and sender == address:
             begun["authentication"] = float(time)
         elif int(kind, 0) == 0x0B and "authentication" in begun:
             spans["authentication"].append(float(time) - begun.pop("authentication"))

@@ -31,3 +31,14 @@ def unpack_testbed() -> Path:
     if not (system / f"usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}").exists():
         pytest.skip(f"{root.SUITE} has another Python than this environment")
     return system
+
+
+def assert_refused(case: Path, text: str) -> None:
+    """A command ended with status 1 and one line with this text, and the cards are as before.
+
+    The case's folder has files with the command's errors and status, and the cards' states.
+    """
+    errors, before, after, status = (
+        (case / name).read_text() for name in ("errors", "before", "after", "status"))
+    assert text in errors and errors.startswith("qop: "), errors
+    assert (errors.count("\n"), status, after) == (1, "1\n", before), case.name

@@ -17,7 +17,7 @@ import pytest
 from conftest import PATIENCE_S, PROJECT, Qop
 from measure.capture import tshark
 from measure.cards import results
-from testbed_root import unpack_testbed
+from testbed_root import assert_refused, unpack_testbed
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
@@ -211,11 +211,7 @@ cd ..
     done = run_machine(tmp_path, "".join(script))
     assert done.returncode == 0, done.stdout + done.stderr
     for case, (_, _, text) in BAD_INPUT.items():
-        errors, before, after, status = (
-            (tmp_path / f"case-{case}" / name).read_text()
-            for name in ("errors", "before", "after", "status"))
-        assert text in errors and errors.startswith("qop: "), errors
-        assert (errors.count("\n"), status, after) == (1, "1\n", before), case
+        assert_refused(tmp_path / f"case-{case}", text)
 
 
 def test_ordinary_user_is_told_to_use_root(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.cards import read_phase_spans
 from conftest import PATIENCE_S, PROJECT, Qop, checks
 from measure.capture import tshark
 from measure.records.record import Record, read_records
-from testbed_root import unpack_testbed
+from testbed_root import assert_refused, unpack_testbed
 
 pytestmark = [pytest.mark.guest, pytest.mark.shareable]
 
@@ -66,26 +67,6 @@ def read_only_record(folder: Path) -> Record:
     return record
 
 
-def read_spans(capture: Path, address: str) -> dict[str, list[float]]:
-    """How long a station's authentication frames and its EAP last in a capture, by tshark alone."""
-    rows = tshark.read_fields(capture, ("frame.time_epoch", "wlan.fc.type_subtype", "wlan.ta",
-                                        "wlan.ra", "eapol.type", "eap.code"))
-    spans: dict[str, list[float]] = {"authentication": [], "EAP": []}
-    begun: dict[str, float] = {}
-    for time, kind, sender, receiver, eapol, code in rows:
-        if address not in (sender, receiver):
-            continue
-        if int(kind, 0) == 0x0B and sender == address:
-            begun["authentication"] = float(time)
-        elif int(kind, 0) == 0x0B and "authentication" in begun:
-            spans["authentication"].append(float(time) - begun.pop("authentication"))
-        elif eapol in ("0", "1"):
-            begun.setdefault("EAP", float(time))
-            if code == "3":
-                spans["EAP"].append(float(time) - begun.pop("EAP"))
-    return spans
-
-
 def test_figures_are_those_of_the_air_and_all_checks_hold(tmp_path: Path) -> None:
     """A third card hears what a capture of all radios hears: times agree to 2 % or 1 ms."""
     done = run_machine(tmp_path, f"""
@@ -109,10 +90,10 @@ def test_figures_are_those_of_the_air_and_all_checks_hold(tmp_path: Path) -> Non
     assert link["rates"] and link["sent"] > 0 and {"retries", "failed"} <= link.keys()
     assert "CCMP on every data frame" in checks(record)
     assert "frames are as long as the air charges" not in checks(record)
-    of_all = read_spans(tmp_path / "air.pcap", ADDRESS)
+    of_all = read_phase_spans(tmp_path / "air.pcap", ADDRESS)
     (kept := tmp_path / "auth-air.pcap").write_bytes(gzip.decompress(
         (tmp_path / f"out/captures/{record.name}/auth-air.pcap.gz").read_bytes()))
-    of_card = read_spans(kept, ADDRESS)
+    of_card = read_phase_spans(kept, ADDRESS)
     assert record.measured is not None
     of_card["authentication"] += [
         phase["duration_s"] for phase in record.measured["authentications"][0]["phases"]
@@ -185,8 +166,8 @@ def test_card_for_each_channel_captures_the_air_of_both(tmp_path: Path) -> None:
     assert {node: cards[node].get("captured_channel") for node in cards} == {
         "a2": None, "ap-a": None, "ap-c": None, "monitor": 1, "monitor-2": 6}
     assert read_beacon_senders(record, tmp_path) == BSSIDS
-    of_all = read_spans(tmp_path / "air.pcap", ADDRESS)
-    of_cards = read_spans(tmp_path / "auth-air.pcap", ADDRESS)
+    of_all = read_phase_spans(tmp_path / "air.pcap", ADDRESS)
+    of_cards = read_phase_spans(tmp_path / "auth-air.pcap", ADDRESS)
     assert len(of_cards["authentication"]) >= 2
     for name, spans_s in of_cards.items():
         assert all(any(each == pytest.approx(other, rel=0.02, abs=1e-3)
@@ -284,11 +265,7 @@ cd ..
     done = run_machine(tmp_path, "".join(script))
     assert done.returncode == 0, done.stdout + done.stderr
     for case, (_, _, text) in BAD_INPUT.items():
-        errors, before, after, status = (
-            (tmp_path / f"case-{case}" / name).read_text()
-            for name in ("errors", "before", "after", "status"))
-        assert errors.startswith("qop: ") and text in errors, errors
-        assert (errors.count("\n"), status, after) == (1, "1\n", before), case
+        assert_refused(tmp_path / f"case-{case}", text)
         assert not (tmp_path / f"case-{case}" / "out").exists()
 
 
