@@ -98,6 +98,8 @@ ROOT_KEYS = ("id", "name", "layers", "extends")
 #: Why a key is left out that no table knows.
 NOT_KNOWN = "not known"
 _BLOCKS: Mapping[str, type[BaseModel]] = {**MODELS, "dot1x.tls": TlsSettings}
+
+
 class Change(NamedTuple):
     """A mistake in a draft: its place, its description, and the layers to be corrected."""
 
@@ -222,9 +224,8 @@ class DraftReader:
             self._read_layer(layer, value, path)
         elif isinstance(value, list) and len(value) > 1 and all(
                 isinstance(each, dict) for each in value):
-            self.changes.append(Change(path, f"all but the first of {show_value(key)}",
-                                       frozenset(), reason="a policy has one network",
-                                       is_about_key=True, is_loss=True))
+            self.note_left(path, f"all but the first of {show_value(key)}",
+                           "a policy has one network")
             self._read_group(None, value[:1], path)
         elif isinstance(value, dict | list):
             self._note_key(path, f"{show_value(key)} is no key of a policy")
@@ -319,7 +320,7 @@ class DraftReader:
 
     def _read_words(self, layer: str, value: Any, path: KeyPath) -> None:
         """Read a line of words where a layer should have a block of keys."""
-        words = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        words = join_words(value)
         if layer == "wireguard" and fold_word(words) in (*TRUE, "wireguard", "wg"):
             return
         if layer in ("quic", "mptcp") and fold_word(words) in (*TRUE, layer):
@@ -523,7 +524,7 @@ class DraftReader:
         field, allowed = _BLOCKS[block].model_fields[key], show_allowed(name)
         if field.is_required() or not allowed or isinstance(value, dict | list | bool):
             return False
-        shown = "this value" if key in ("passphrases", "preshared_key") else show_value(value)
+        shown = "this value" if key in MAYBE_SECRET else show_value(value)
         words = {word: {name: word} for word in allowed.split(", ")} | {**VALUE_WORDS.get(name, {})}
         near = suggest_word(value, words) if isinstance(value, str) else None
         if near is not None and words[near] and self._is_accepted(name, words[near].get(name)):
@@ -591,10 +592,8 @@ class DraftReader:
         self._note_key(path, f"{show_value(str(path[-1]))} is a part of a proposal", "ipsec")
         self.proposal_parts[PROPOSAL_PARTS[folded]] = words[0] if words else ""
         if len(words) > 1:
-            self.changes.append(Change(
-                path, f"{path[-1]}: {', '.join(words[1:])}", frozenset({"ipsec"}),
-                reason="a proposal has one algorithm of a kind here", is_about_key=True,
-                is_loss=True))
+            self.note_left(path, f"{path[-1]}: {', '.join(words[1:])}",
+                           "a proposal has one algorithm of a kind here", "ipsec")
 
     def _read_air(self, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key of the air that no field is named like. Return whether it is such a key."""
@@ -629,23 +628,22 @@ class DraftReader:
     def _read_service(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
         """Read a key that switches a service on by its value. Return whether it is such a key."""
         folded, word = fold_word(key), fold_word(value)
-        if folded in REVOCATIONS and block in ("dot1x", "dot1x.tls") and word in (*TRUE, *FALSE):
+        is_dot1x = block in ("dot1x", "dot1x.tls")
+        if is_dot1x and folded in REVOCATIONS and word in (*TRUE, *FALSE):
             meant = REVOCATIONS[folded] if word in TRUE else None
             self._note_key(path, f"{show_value(key)} is " + (
                 f"revocation: {meant}" if meant else "off, as revocation is without"), "dot1x")
             if meant:
                 self._claim_field("dot1x.tls.revocation", meant, path)
-        elif (block or "").startswith("dot1x") and word in CERTIFICATE_STATES and any(
+        elif is_dot1x and word in CERTIFICATE_STATES and any(
                 part in folded for part in ("cert", "key", "chain", "ca")):
-            self.changes.append(Change(path, f"{key}: {value}", frozenset({"dot1x"}),
-                                       reason=CERTIFICATE_STATES[word], is_about_key=True,
-                                       is_loss=True))
+            self.note_left(path, f"{key}: {value}", CERTIFICATE_STATES[word], "dot1x")
             if word == "revoked":
                 self.implied.setdefault("dot1x.tls.revocation", "crl")
-        elif (block or "").startswith("dot1x") and isinstance(value, dict) and folded in (
+        elif is_dot1x and isinstance(value, dict) and folded in (
                 "certificate", "certificates", "cert", "certs"):
             self._read_certificates(value, path)
-        elif (block or "").startswith("dot1x") and folded == "phase1" and isinstance(value, str) \
+        elif is_dot1x and folded == "phase1" and isinstance(value, str) \
                 and self._read_phase1(value, path):
             pass
         elif folded in ("reauthperiod", "reauthenticationperiod", "eapreauthperiod") \
@@ -670,8 +668,7 @@ class DraftReader:
         for key, each in value.items():
             here, state = (*path, key), CERTIFICATE_STATES.get(fold_word(key))
             if state and fold_word(each) in TRUE:
-                self.changes.append(Change(here, str(key), frozenset({"dot1x"}), reason=state,
-                                           is_about_key=True, is_loss=True))
+                self.note_left(here, str(key), state, "dot1x")
             elif state and fold_word(each) in FALSE:
                 self._note_key(here, f"{show_value(key)} is off in any case", "dot1x")
             elif fold_word(key) not in KINDS_OF_KEYS or not self._is_value(
@@ -689,9 +686,7 @@ class DraftReader:
                        "station and server", "dot1x")
         self._claim_field("dot1x.tls.version", meant, path)
         if others := [word for word in words if word not in switches]:
-            self.changes.append(Change(
-                path, " ".join(others), frozenset({"dot1x"}), reason="wpa_supplicant's option "
-                "phase1 has it", is_about_key=True, is_loss=True))
+            self.note_left(path, " ".join(others), "wpa_supplicant's option phase1 has it", "dot1x")
         return True
 
     def _read_macsec(self, block: str | None, key: str, value: Any, path: KeyPath) -> bool:
@@ -709,8 +704,7 @@ class DraftReader:
             self._note_key(path, f"{show_value(f'{key}: {value}')} is encrypts: {encrypts}", "wire")
             self.implied["wire.encrypts"] = encrypts
         elif folded in CAK_SOURCES and word in CAK_FROM_EAP:
-            self.changes.append(Change(path, f"{key}: {value}", frozenset({"wire"}),
-                                       reason=NO_CAK_FROM_EAP, is_about_key=True, is_loss=True))
+            self.note_left(path, f"{key}: {value}", NO_CAK_FROM_EAP, "wire")
         elif folded in CAK_SOURCES and word in CAK_CONFIGURED:
             self._note_key(path, f"{show_value(key)} is not needed, as MKA has a key of the run",
                            "wire")
@@ -845,7 +839,7 @@ class DraftReader:
 
         The arguments are those of `_read_value`.
         """
-        joined = " ".join(map(str, value)) if isinstance(value, list) else value
+        joined = join_words(value) if isinstance(value, list) else value
         number = read_quantity(joined) if isinstance(joined, str) else None
         if number is not None and not self._is_accepted(name, joined) \
                 and self._is_accepted(name, number):
@@ -1081,10 +1075,9 @@ class DraftReader:
             is_gateway = name == "ipsec.authentication" and str(final).startswith("eap") \
                 and value in ("pubkey", "certificate")
             if value != final and not is_gateway:
-                self.changes.append(Change(
-                    path, show_value(str(path[-1])), frozenset({name.partition(".")[0]}),
-                    reason=f"another key says {short_name(name)}: {final}", is_about_key=True,
-                    is_loss=True))
+                self.note_left(path, show_value(str(path[-1])),
+                               f"another key says {short_name(name)}: {final}",
+                               name.partition(".")[0])
 
     def _add_options(self, name: str, options: Mapping[str, Mapping[str, Any]]) -> None:
         """Add options of daemons that a key means to those that other keys mean."""
@@ -1104,6 +1097,11 @@ class DraftReader:
 
     def _note_key(self, path: KeyPath, text: str, *layers: str) -> None:
         self.add_error(path, text, *layers, is_about_key=True)
+
+    def note_left(self, path: KeyPath, text: str, reason: str, *layers: str) -> None:
+        """Note what a correction leaves out, and the reason."""
+        self.changes.append(Change(path, text, frozenset(layers), reason=reason, is_about_key=True,
+                                   is_loss=True))
 
     def note_added(self, path: KeyPath, key: str, *layers: str) -> None:
         """Note a key that the draft lacks, which the corrected line shows."""

@@ -26,30 +26,30 @@ LISTS: Mapping[str, str] = {
        for end in ("offered", "accepted")}}
 #: Keys that a proposal is written of, part by part.
 PROPOSAL_PARTS = {"encryption": "encryption", "cipher": "encryption", "enc": "encryption",
-                   "integrity": "integrity", "hash": "integrity", "authalg": "integrity",
-                   "prf": "prf", "dh": "group", "dhgroup": "group", "group": "group",
-                   "pfs": "pfs", "pfsgroup": "pfs", "kex": "group", "keyexchangegroup": "group"}
+                  "integrity": "integrity", "hash": "integrity", "authalg": "integrity",
+                  "prf": "prf", "dh": "group", "dhgroup": "group", "group": "group",
+                  "pfs": "pfs", "pfsgroup": "pfs", "kex": "group", "keyexchangegroup": "group"}
 #: Names of a network's protection that people write as switches.
 NAMED_SECURITY: Mapping[str, Fields] = {word: SECURITY[word] for word in (
     "wpa2", "wpa3", "wpa3sae", "wpa2psk", "wpa2enterprise", "wpa3enterprise", "wpa3personal", "owe",
     "enhancedopen", "suiteb192")}
 #: Keys that switch a way of roaming on.
 ROAMING_SWITCHES = {"okc": "okc", "proactivekeycaching": "okc", "pkc": "okc", "pmksa": "pmksa",
-                     "pmkcaching": "pmksa", "pmksacaching": "pmksa", "fils": "fils",
-                     "80211ai": "fils"}
+                    "pmkcaching": "pmksa", "pmksacaching": "pmksa", "fils": "fils",
+                    "80211ai": "fils"}
 #: Ciphers of a network for stations with and without CCMP.
 OLD_AND_NEW = ({"tkip", "ccmp"}, {"tkip", "aes"})
 HIDDEN = ("hidden", "hiddenssid", "ignorebroadcastssid", "hidessid")
 #: Keys for fast transition through the new access point itself, the opposite of ft_over_ds.
 OVER_AIR = ("ftoverair", "ftovertheair", "overair", "overtheair", "fastroamingoverair",
-             "80211roverair")
+            "80211roverair")
 #: Standards for roams, with their fields.
 HINTS: Mapping[str, Fields] = {
     **{word: {"link.roaming": "ft"} for word in ("80211r", "11r", "ft", "r")},
     **{word: {"link.neighbor_report": 1} for word in ("80211k", "11k", "rrm", "k")},
     **{word: {"link.bss_transition": 1} for word in ("80211v", "11v", "btm", "v")}}
 GROUP_REKEY = ("groupkeyupdate", "gtkrekeyinterval", "groupkeyinterval",
-                "grouprekey", "groupkeyrekey", "groupkeyrenewal", "gtkrekey", "grouprekeytime")
+               "grouprekey", "groupkeyrekey", "groupkeyrenewal", "gtkrekey", "grouprekeytime")
 #: Fields whose unknown value may be a secret, and is not shown.
 MAYBE_SECRET = ("keys", "passphrases", "preshared_key")
 PASSPHRASES = ("passphrase", "wpapassphrase", "wpapsk", "psk", "key", "password")
@@ -65,18 +65,18 @@ TRUE = ("1", "yes", "true", "on", "enabled", "2")
 FALSE = ("0", "no", "false", "off", "disabled", "none")
 #: Keys that name a way to check whether a certificate is revoked.
 REVOCATIONS = {"ocsp": "ocsp", "checkocsp": "ocsp", "crl": "crl", "checkcrl": "crl",
-                "crlcheck": "crl"}
+               "crlcheck": "crl"}
 #: Keys that say where MACsec's key (CAK) comes from, and values for EAP and for a configured key.
 CAK_SOURCES = ("key", "keys", "cak", "mode", "keysource", "keymgmt", "keymanagement", "auth",
-                "authentication")
+               "authentication")
 CAK_FROM_EAP = ("eap", "8021x", "ieee8021x", "radius", "tls", "eaptls", "dynamic")
+CAK_CONFIGURED = ("psk", "static", "cak", "presharedkey", "preshared", "mka", "mkapsk")
 #: What MACsec does with frames, and whether it encrypts them.
 WIRE_MODES = {**dict.fromkeys((
     "encrypt", "encrypted", "encryption", "confidentiality", "integrityandconfidentiality",
     "encryptandauthenticate", "gcmencrypt"), 1), **dict.fromkeys((
         "integrity", "integrityonly", "integonly", "authenticate", "authentication", "authonly",
         "authenticated", "noencrypt", "noencryption", "clear", "integritycheck"), 0)}
-CAK_CONFIGURED = ("psk", "static", "cak", "presharedkey", "preshared", "mka", "mkapsk")
 #: Other names of keys in dot1x.tls.
 TLS_KEYS = frozenset((
     ("version", "versions"), ("version", "minversion"), ("version", "maxversion"),
@@ -89,11 +89,9 @@ TLS_KEYS = frozenset((
         "domainmatch", "name", "cn", "servercn", "altsubjectmatch", "subjectmatch")),
     *(("server_domain", name) for name in ("domainsuffixmatch", "domain", "serverdomainmask")),
     ("revocation", "revocationcheck"), ("chain", "depth"), ("chain", "chainlength")))
-
-
 #: Those names that mean TLS in dot1x, too.
 PLAIN_TLS_KEYS = ("curve", "curves", "ecdhcurve", "resumption", "sessionresumption", "keytype",
-                   "keysize")
+                  "keysize")
 
 
 def join_words(value: Any) -> str:

@@ -269,10 +269,9 @@ class _Corrector:
         claimed = (path for field, _, path in self.reader.claims if field == f"ipsec.{name}")
         written = (path for path in self.document.spots if path[-1:] == (name,))
         path = next(chain(claimed, written), ("layers", "ipsec", name))
-        self.changes.append(Change(
-            path, show_value(str(path[-1])), frozenset({"ipsec"}), reason="it is measured behind a "
-            f"router with NAT, and a policy for that has mobike: 1 and {name}: {seconds}",
-            is_about_key=True, is_loss=True))
+        self.reader.note_left(
+            path, show_value(str(path[-1])), "it is measured behind a router with NAT, and a "
+            f"policy for that has mobike: 1 and {name}: {seconds}", "ipsec")
 
     def _add_key(self, block: dict[str, Any], layer: str, key: str, value: Any) -> None:
         self.reader.note_added(("layers", layer, key), key, layer)

@@ -91,7 +91,7 @@ def bss_filler(options: Options, whose: str,
 
     Args:
         options: The options.
-            whose: Words for the file with these options, such as "hostapd.conf".
+        whose: Words for the file with these options, such as "hostapd.conf".
         vlans: Settings of that file with numbers of VLANs, empty without VLANs.
     """
     def fill_policy(draft: PolicyDraft) -> None:
@@ -232,14 +232,16 @@ def _set_roaming(draft: PolicyDraft, options: Options) -> None:
 
 
 def set_vlans(draft: PolicyDraft, numbers: Sequence[Setting]) -> None:
-    """Set the VLAN of the first station, and those of further stations."""
-    by_number = {int(setting.value): setting for setting in reversed(numbers)
-                 if setting.value.isdecimal()}
+    """Set the VLAN of the first station, and those of further stations.
+
+    `numbers` are settings with one decimal number each, at least one setting.
+    """
+    by_number = {int(setting.value): setting for setting in reversed(numbers)}
     first, *others = sorted(by_number, key=lambda number: by_number[number].line)
     draft.set_field("link.vlan", first, by_number[first])
     if others:
         draft.set_field("link.further_vlans", others, *(by_number[each] for each in others))
-    draft.take_over(*(setting for setting in numbers if setting.value.isdecimal()))
+    draft.take_over(*numbers)
 
 
 def _set_vlan(draft: PolicyDraft, options: Options, numbers: Sequence[Setting]) -> None:
@@ -250,8 +252,7 @@ def _set_vlan(draft: PolicyDraft, options: Options, numbers: Sequence[Setting]) 
     is_used = draft.find_value("link.keys") == "eap" or draft.find_value("link.passphrases")
     if strip_quotes(option.value) == "0":
         draft.take_over(option.setting)
-    elif draft.find_value("link.keys") == "eap" and any(
-            each.value.isdecimal() for each in numbers):
+    elif draft.find_value("link.keys") == "eap" and numbers:
         set_vlans(draft, numbers)
         draft.take_over(option.setting)
     elif is_used and not options.is_set(draft, "wep_key_len_unicast"):
@@ -296,8 +297,6 @@ def _set_link_field(draft: PolicyDraft, option: Option) -> bool:
     keys = draft.find_value("link.keys")
     has_one_passphrase = keys == "psk" and draft.find_value("link.cipher") != "TKIP" \
         and "link.offered" not in draft.fields
-    if _USUAL.get(option.name) == strip_quotes(option.value):
-        return False
     if option.name == "wpa_psk_file" and has_one_passphrase:
         draft.set_field("link.passphrases", "by-device", option.setting)
     elif option.name == "wpa_psk_radius" and has_one_passphrase:
@@ -322,12 +321,12 @@ def _place_option(draft: PolicyDraft, option: Option) -> None:
         return
     if not value.strip():
         draft.leave_out(option.setting, "the file leaves it empty")
-    elif _set_radius(draft, option) or _set_link_field(draft, option):
-        pass
     elif _USUAL.get(option.name) == value or (
             option.name == "ft_psk_generate_local" and value == "1"
             and draft.find_value("link.keys") == "psk"):
         draft.take_over(option.setting)
+    elif _set_radius(draft, option) or _set_link_field(draft, option):
+        pass
     elif option.name == "sae_password" and "|" in value:
         draft.leave_out(option.setting, f"{CREDENTIAL}; SAE with a password, a VLAN or an "
                         f"identifier of a device is {NOT_MEASURED}")

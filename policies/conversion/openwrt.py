@@ -129,7 +129,7 @@ def _interface_filler(section: UciSection, settings: dict[str, Setting],
         if mode.startswith("ap"):
             options = Options([*_access_point_options(draft, counting, settings)])
             vlans = [each for device in devices if device.type == "wifi-vlan"
-                     for each in device.settings if each.key == "vid"]
+                     for each in device.settings if each.key == "vid" and each.value.isdecimal()]
             bss_filler(options, _WHOSE, vlans)(draft)
             _set_devices(draft, devices, vlans)
         else:
