@@ -103,13 +103,12 @@ def find_cell_status(repetitions: Sequence[CountedRepetition], planned: int) -> 
             statuses) > 1 else \
             of_one_kind.get(statuses.pop(), MissingReason.FAILED)
     verified, why = _check_verified(good, bad, missing, repetitions[-1].reason)
-    return CellStatus(len(good), total, verified, why, missing,
-                      tuple(_describe_failures(
-                          [each for each in bad if each.status != _SKIPPED], len(repetitions))),
-                      enough,
-                      ", ".join(dict.fromkeys(each.unchecked for each in good if each.unchecked)),
-                      tuple(_describe_failures(
-                          [each for each in bad if each.status == _SKIPPED], len(repetitions))))
+    failures, skips = (
+        tuple(_describe_failures([each for each in bad if (each.status == _SKIPPED) == is_skipped],
+                                 len(repetitions))) for is_skipped in (False, True))
+    return CellStatus(
+        len(good), total, verified, why, missing, failures, enough, skips=skips,
+        unchecked=", ".join(dict.fromkeys(each.unchecked for each in good if each.unchecked)))
 
 
 def _check_verified(good: Sequence[CountedRepetition], bad: Sequence[CountedRepetition],

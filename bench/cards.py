@@ -206,12 +206,11 @@ def _link_files(share: Path) -> None:
 
     The machine cannot follow symbolic links out of its shared folder.
     """
-    (share / "project").mkdir(parents=True)
-    for target, sources in (("venv", [Path(sys.prefix)]),
-                            ("project", [ROOT / name for name in _PROJECT])):
-        for source in sources:
-            to = share / "venv" if target == "venv" else share / "project" / source.name
-            done = subprocess.run(["cp", "-al", source, to], capture_output=True, check=False)
-            if done.returncode:  # another file system
-                shutil.rmtree(to, ignore_errors=True)
-                subprocess.run(["cp", "-a", source, to], check=True)
+    project = share / "project"
+    project.mkdir(parents=True)
+    for source, to in ((Path(sys.prefix), share / "venv"),
+                       *((ROOT / name, project / name) for name in _PROJECT)):
+        done = subprocess.run(["cp", "-al", source, to], capture_output=True, check=False)
+        if done.returncode:  # another file system
+            shutil.rmtree(to, ignore_errors=True)
+            subprocess.run(["cp", "-a", source, to], check=True)

@@ -52,8 +52,8 @@ IkeAuthentication = Literal["pubkey", "certificate", "psk", "eap-tls", "eap-msch
 #: MACsec cipher suites that the daemons of both ends support. Those of Debian 12 and 13 have the
 #: first one alone.
 Macsec = Literal["GCM-AES-128", "GCM-AES-256"]
-#: Kinds of keys of certificates in the 192-bit suite.
-SUITE_KEYS = ("p-384", "rsa-3072", "rsa-4096")
+#: Kinds of RSA keys of certificates in the 192-bit suite, which has p-384 as well.
+_SUITE_RSA_KEYS = ("rsa-3072", "rsa-4096")
 
 
 def _group_of(proposal: str) -> str:
@@ -377,16 +377,15 @@ class Layers(UpperLayers):
                 and self.dot1x.has_certificate_of_server):
             return self
         tls = self.dot1x.tls
-        if tls is None or tls.key not in SUITE_KEYS or tls.version == "1.3":
+        if tls is None or tls.key not in ("p-384", *_SUITE_RSA_KEYS) or tls.version == "1.3":
             raise make_fault("the 192-bit suite has TLS 1.2 and certificates with keys of P-384, "
                              "or of RSA with 3072 bits or more", "write tls: {key: p-384}, without "
                              "version", ("dot1x", "tls" if tls else "eap"), ("link", "akm"))
         # With RSA at the server, wpa_supplicant offers signatures of RSA alone (tls_suiteb=1).
-        if tls.station_key and not (tls.station_key in SUITE_KEYS and tls.station_key != "p-384"):
+        if tls.station_key and tls.station_key not in _SUITE_RSA_KEYS:
             raise make_fault(f"the 192-bit suite has no certificates with {tls.station_key} beside "
-                             f"{tls.key}",
-                             "leave out station_key", ("dot1x", "tls", "station_key"),
-                             ("link", "akm"))
+                             f"{tls.key}", "leave out station_key",
+                             ("dot1x", "tls", "station_key"), ("link", "akm"))
         return self
 
     @model_validator(mode="after")

@@ -268,8 +268,8 @@ def describe_release(cells: Cells) -> str:
     elif len(set(frame[RELEASE])) == 1:
         releases = sorted(set(frame["debian"]) - {""})
     else:
-        pairs = dict.fromkeys(zip(frame["daemons"], frame[RELEASE], strict=True))
-        return join_words([f"{daemons} on {release}" for daemons, release in pairs if daemons])
+        return join_words([f"{daemons} on {release}" for release, daemons
+                           in cells.results.daemons_by_release.items() if daemons])
     return f"daemons of Debian {join_words(releases)}" if releases else ""
 
 
@@ -332,30 +332,26 @@ def describe_failures(cells: Cells, *, is_brief: bool = False) -> Iterator[str]:
     With `is_brief`, a sentence has four names at most. If several checks did not hold, it has the
     first and their number.
     """
-    for names, line in _join_reasons(cells, lambda status: status.failures):
-        yield (f"{_list_names(names)}: {_shorten_reasons(line)}." if is_brief else
-               f"{join_words(names)}: {line}.")
+    return _join_reasons(cells, lambda status: status.failures, is_brief=is_brief)
 
 
 def describe_skips(cells: Cells, *, is_brief: bool = False) -> Iterator[str]:
-    """Yield a sentence for each reason of skipped repetitions, with all their combinations.
-
-    With `is_brief`, a sentence has four names at most.
-    """
-    for names, line in _join_reasons(cells, lambda status: status.skips):
-        yield f"{_list_names(names) if is_brief else join_words(names)}: {line}."
+    """Yield a sentence for each reason of skipped repetitions, as `describe_failures` does."""
+    return _join_reasons(cells, lambda status: status.skips, is_brief=is_brief)
 
 
-def _join_reasons(cells: Cells, reasons: Callable[[CellStatus], Sequence[str]]) -> Iterator[
-        tuple[list[str], str]]:
-    """Yield each reason, after the names of all combinations that have it."""
+def _join_reasons(cells: Cells, reasons: Callable[[CellStatus], Sequence[str]], *,
+                  is_brief: bool) -> Iterator[str]:
+    """Yield a sentence for each reason, with the names of all combinations that have it."""
     members: dict[str, set[Ids]] = {}
     for ids in cells.results.cells:
         for line in reasons(cells.status(ids)):
             members.setdefault(line, set()).add(ids)
     groups = _group_by_level(cells)
     for line, of_reason in members.items():
-        yield _name_cells(cells, groups, of_reason), line
+        names = _name_cells(cells, groups, of_reason)
+        yield (f"{_list_names(names)}: {_shorten_reasons(line)}." if is_brief else
+               f"{join_words(names)}: {line}.")
 
 
 def _name_cells(cells: Cells, groups: Mapping[Ids, Sequence[Ids]],

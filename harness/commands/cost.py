@@ -105,8 +105,8 @@ def compute_cost(policy: str | None, version: str | None, key: str | None,
     changes = {"version": version, "key": key, "station_key": station_key, "chain": chain,
                "group": group, "fragment_bytes": fragment_bytes,
                "sessions": None if resumed is None else "resumed" if resumed else "full"}
-    login = _policy_login(policy, {name: value for name, value in changes.items()
-                                   if value is not None})
+    changes = {name: value for name, value in changes.items() if value is not None}
+    login = _policy_login(policy, changes)
     _refuse_unused(login, {**changes, "server_chain": server_chain, "client_chain": client_chain})
     login = _use_certificates(login, server_chain, client_chain)
     login = replace(login, release=_choose_release(login, release))
@@ -114,14 +114,13 @@ def compute_cost(policy: str | None, version: str | None, key: str | None,
         raise UserError(f"--group {login.group}: goes with TLS 1.3; add --tls 1.3, or leave out "
                         "--group")
     if policy is not None:
-        _refuse_changes(policy, {name: value for name, value in changes.items()
-                                 if value is not None})
+        _refuse_changes(policy, changes)
     packets = compute_packets(login)
     console = output.make_console()
-    console.print(to_console(_make_cost_table(login, packets, rtt_ms / 1e3, loss_percent / 100,
-                                              logins_per_s)))
-    completed = estimate_retries(packets, loss_percent / 100, rtt_ms / 1e3).completed
-    if limit := describe_time_limits(packets, rtt_ms / 1e3, completed):
+    retries = estimate_retries(packets, loss_percent / 100, rtt_ms / 1e3)
+    console.print(to_console(_make_cost_table(login, packets, rtt_ms / 1e3, retries
+                                              if loss_percent else None, logins_per_s)))
+    if limit := describe_time_limits(packets, rtt_ms / 1e3, retries.completed):
         console.print(limit, markup=False, highlight=False)
     if lists_packets:
         console.print(to_console(_make_packet_table(packets)))
@@ -311,12 +310,11 @@ def _describe_key(public: object) -> str:
 
 # --- Tables ---
 
-def _make_cost_table(login: EapLogin, packets: LoginPackets, rtt_s: float, loss: float,
-                     logins_per_s: float) -> Table:
+def _make_cost_table(login: EapLogin, packets: LoginPackets, rtt_s: float,
+                     retries: RetryEstimate | None, logins_per_s: float) -> Table:
     from analysis.table import Column, Entry, Table
 
     waits_s = packets.round_trips * rtt_s
-    retries = estimate_retries(packets, loss, rtt_s)
     operation_s = time_server_operations(login)
     rows: list[tuple[str, float, int, str]] = [
         ("EAP packets", len(packets.eap), 0, "with the access point's request for the identity"),
@@ -327,7 +325,7 @@ def _make_cost_table(login: EapLogin, packets: LoginPackets, rtt_s: float, loss:
         ("round trips to the RADIUS server", packets.round_trips, 0, ""),
         ("waiting for the wire [ms]", waits_s * 1e3, 1, f"{rtt_s * 1e3:g} ms a round trip"),
     ]
-    if loss:
+    if retries is not None:
         rows += [("authentications without a loss [%]", retries.undisturbed * 100, 1, ""),
                  ("authentications in time [%]", retries.completed * 100, 1,
                   f"within {LOGIN_LIMIT_S:g} s: the station then begins again"),

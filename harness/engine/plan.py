@@ -21,7 +21,7 @@ from guest.boot import Clock
 from measure.records import manifest
 from measure.records.manifest import FactorRecord, LevelRecord, Manifest
 from measure.records.record import StudyRecord, record_name
-from measure.services.other_releases import OPENSSL
+from measure.services.other_releases import OPENSSL, find_release
 from policies import Policy
 from studies.contract import EVERY_NODE
 from studies.study import Cell, ExpectedCost, Factor, Level, Settings, Study, TestbedSpec
@@ -329,9 +329,7 @@ class _DaemonReleases:
 
     def find_release(self, daemon: str) -> releases.Release:
         """Return the release of a daemon. With the ending "/openssl", it is its OpenSSL's."""
-        names = (daemon, daemon.removesuffix(OPENSSL))
-        return releases.RELEASES[next((self.single[name] for name in names if name in self.single),
-                                      self.guest)]
+        return releases.RELEASES[find_release(self.single, daemon, self.guest)]
 
     def describe_owner(self, daemon: str) -> str:
         """Return the release that lacks a feature, and the daemon if single ones were chosen."""

@@ -209,8 +209,10 @@ def print_preview(plan: Plan, folder: Path, captures: str) -> None:
     """
     results = ResultsFolder(folder)
     results.refuse_another(plan)
-    missing = results.missing_steps(plan)
-    steps = [step for step in missing if not plan.find_lack(step.cell)]
+    by_lack: dict[str, list[Step]] = {}
+    for step in results.missing_steps(plan):
+        by_lack.setdefault(plan.find_lack(step.cell), []).append(step)
+    steps = by_lack.pop("", [])
     processors = len(os.sched_getaffinity(0))
     settings = plan.settings
     asked = ", ".join(f"{name} {value}" for name, value in plan.asked.to_stored_settings().items())
@@ -219,7 +221,9 @@ def print_preview(plan: Plan, folder: Path, captures: str) -> None:
                f"{_describe_releases(plan)}")
     click.echo(
         f"Results: {folder}/, {len(steps)} of {len(plan.all_steps())} repetitions to measure")
-    _show_skipped([step for step in missing if plan.find_lack(step.cell)], plan)
+    for lack, skipped in by_lack.items():
+        names = dict.fromkeys(step.cell.name for step in skipped)
+        click.echo(f"Skipped: {', '.join(names)}: {lack}")
     for note in plan.study.notes(plan.cells, plan.asked):
         click.echo(note)
     _show_order(steps)
@@ -247,15 +251,6 @@ def _describe_releases(plan: Plan) -> str:
     names = [f"release {settings.release}"] if is_named else []
     names += [f"{daemon} of {suite}" for daemon, suite in settings.daemons.items()]
     return "".join(f", {name}" for name in names)
-
-
-def _show_skipped(steps: Sequence[Step], plan: Plan) -> None:
-    """Print the cells that are skipped because their daemons lack a feature, by reason."""
-    cells: dict[str, dict[str, None]] = {}
-    for step in steps:
-        cells.setdefault(plan.find_lack(step.cell), {})[step.cell.name] = None
-    for reason, names in cells.items():
-        click.echo(f"Skipped: {', '.join(names)}: {reason}")
 
 
 def describe_expected_time(plan: Plan, steps: Sequence[Step], processors: int) -> str:

@@ -235,9 +235,8 @@ class TestbedClient:
         """Start to make the policy's configuration files, or return None without a policy."""
         policy, mount = self._applied_policy, self.machine.mount_path(self.job_dir)
         # What is rendered by release is for FreeRADIUS' OpenSSL.
-        daemons = self._plan.daemon_releases
-        release = daemons.get(f"freeradius{other_releases.OPENSSL}",
-                              daemons.get("freeradius", self.spec.release))
+        release = other_releases.find_release(
+            self._plan.daemon_releases, f"freeradius{other_releases.OPENSSL}", self.spec.release)
         return renderer.begin_rendering(
             policy, self.spec.network, mount, self.spec.medium,
             "" if release == DEFAULT.suite else release) if policy else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from measure.records.manifest import DEFAULT_RELEASE
 from measure.records.record import CheckRecord
-from measure.services.other_releases import OPENSSL
+from measure.services.other_releases import OPENSSL, find_release
 
 NAME = "daemons are of the release"
 
@@ -26,10 +26,8 @@ def find_daemon_release(raw: Mapping[str, Any], daemon: str) -> str:
         raw: Raw values of a repetition.
         daemon: Name of the daemon. With the ending "/openssl", the release is that of its OpenSSL.
     """
-    asked: Mapping[str, str] = raw.get("daemon_releases", {})
-    names = dict.fromkeys((daemon, daemon.removesuffix(OPENSSL)))
-    return next((asked[name] for name in names if name in asked), "") or raw.get(
-        "debian") or DEFAULT_RELEASE
+    return find_release(raw.get("daemon_releases", {}), daemon,
+                        raw.get("debian") or DEFAULT_RELEASE)
 
 
 def check_release(raw: Mapping[str, Any]) -> CheckRecord | None:

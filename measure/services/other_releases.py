@@ -44,6 +44,17 @@ def find_root(folder: str) -> Path:
     return FOLDER / folder / "root"
 
 
+def find_release(releases: Mapping[str, str], daemon: str, default: str) -> str:
+    """Return the Debian release of a daemon. With the ending "/openssl", it is its OpenSSL's.
+
+    Args:
+        releases: Debian releases of daemons, or of their OpenSSL alone, by name.
+        daemon: Name of the daemon.
+        default: The guest's release.
+    """
+    return releases.get(daemon) or releases.get(daemon.removesuffix(OPENSSL)) or default
+
+
 def find_daemon_root(releases: Mapping[str, str], daemon: str) -> Path | None:
     """Return the root in which a daemon is started, None for the guest's own.
 
